@@ -37,13 +37,9 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
-    from erag_ray.analyses.evaluation import evaluate
-    from erag_ray.analyses.export import export
     from erag_ray.inference import estimate_cost, run_stage
     from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
     from erag_ray.planning import plan_stage, preview
-    from erag_ray.report.console import open_console
-    from erag_ray.report.stage import report
 
     more = further_lists(config, inputs)
     plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True, more=more)
@@ -59,10 +55,24 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     score_end_to_end(config, inputs, finished)
     for extension in extensions:
         extension.score(config, inputs, finished)
+    finish_job(config, inputs, console)
+
+
+def finish_job(config: JobConfig, inputs: Inputs, console: rich.console.Console | None = None) -> None:
+    """Make all results of sealed LABELS and UTILITY, their TREC files and the report; needs neither Ray nor torch.
+
+    Raises:
+        InputError, JobError: as `evaluate` and `report`; or a result could not be made, and the others are.
+    """
+    from erag_ray.analyses.evaluation import evaluate
+    from erag_ray.analyses.export import export
+    from erag_ray.report.console import open_console
+    from erag_ray.report.stage import report
+
     failures = evaluate(config, inputs)
     export(config, inputs)
     report(config, console or open_console())
-    for extension in extensions:
+    for extension in requested(config):
         extension.finish(config)
     if failures:
         raise JobError("; ".join(failures))

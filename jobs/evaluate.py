@@ -12,25 +12,13 @@ from erag_ray.config import JobConfig
 
 
 def main(config: JobConfig) -> None:
-    from erag_ray.analyses.evaluation import evaluate
-    from erag_ray.analyses.export import export
-    from erag_ray.errors import JobError
+    from erag_ray.comparison import finish_job
     from erag_ray.extensions import requested
     from erag_ray.inputs import prepared
-    from erag_ray.report.console import open_console
-    from erag_ray.report.stage import report
 
-    extensions = requested(config)
-    for extension in extensions:
+    for extension in requested(config):
         extension.check(config)
-    inputs = prepared(config)
-    failures = evaluate(config, inputs)
-    export(config, inputs)
-    report(config, open_console())
-    for extension in extensions:
-        extension.finish(config)
-    if failures:
-        raise JobError("; ".join(failures))
+    finish_job(config, prepared(config))
 
 
 if __name__ == "__main__":

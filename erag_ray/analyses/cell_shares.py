@@ -12,6 +12,7 @@ from erag_ray.agreement import wilson_interval
 from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, CELLS_MEANING, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
+from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import slices_of, with_slices
 from erag_ray.analyses.standing import Standing
@@ -123,13 +124,10 @@ def show(view: View) -> Iterator[Part]:
 
 def _of_lists(view: View) -> pl.DataFrame:
     """Return the judged rows of a dataset, runs in reading order, depths ascending."""
-    order = {run: position for position, run in enumerate(view.runs)}
-    selected = view.rows(CELL_SHARES).filter(pl.col("run_id").is_in(list(order)))
+    selected = view.rows(CELL_SHARES).filter(pl.col("run_id").is_in(view.runs))
     judged = selected.filter(pl.col("share").is_not_null().any().over("run_id", "depth"))
-    position = pl.col("run_id").replace_strict(order, return_dtype=pl.Int64)
-    numbered = judged.with_columns(position=position).with_row_index("row")
-    first = pl.col("row").min().over("slice", "value")
-    return numbered.sort(first, "position", "depth", "row")
+    numbered = in_run_order(judged.with_row_index("row"), view.runs)
+    return numbered.sort(pl.col("row").min().over("slice", "value"), "run_number", "depth", "row")
 
 
 def _groups(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[tuple[Plain, ...], pl.DataFrame]]:

@@ -137,9 +137,14 @@ def _cell_names() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["alone", "list", "closed_book", "cell"], orient="row")
 
 
+def cells_of(evaluation: Evaluation) -> pl.DataFrame:
+    """Return CELLS of a job."""
+    return evaluation.tables.read(CELLS)
+
+
 def columns_of_cells(evaluation: Evaluation) -> list[DatasetColumns]:
     """Return the `cell_columns` of every dataset."""
-    return cell_columns(evaluation.tables.read(CELLS), evaluation.inputs.queries, evaluation.settings)
+    return cell_columns(evaluation.once(cells_of), evaluation.inputs.queries, evaluation.settings)
 
 
 def cell_columns(cells: pl.DataFrame, queries: pl.DataFrame, settings: Settings) -> list[DatasetColumns]:

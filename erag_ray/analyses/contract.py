@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import polars as pl
 
@@ -26,11 +26,8 @@ from erag_ray.schemas import LABELS, QUERIES, UTILITY, TableSchema
 from erag_ray.store import TableStore, as_frame
 
 T = TypeVar("T")
-LISTS, LABELLING, READER = (
-    "Where a list helps",
-    "How well labels predict the answers",
-    "The reader and its costs",
-)
+LISTS, LABELLING = "Where a list helps", "How well labels predict the answers"
+READER = "The reader and its costs"
 """Headings under which the page folds results; those of one heading follow each other in `every.ANALYSES`."""
 RESAMPLED, TESTED = ("num_resamples", "confidence", "seed"), ("confidence",)
 """Settings of tables with bootstrap intervals, and with tests."""
@@ -111,8 +108,7 @@ class Evaluation:
         """Return what a function makes of this evaluation; it is called once."""
         if make not in self._known:
             self._known[make] = make(self)
-        known: T = self._known[make]
-        return known
+        return cast(T, self._known[make])
 
     @functools.cached_property
     def labels(self) -> pl.DataFrame:

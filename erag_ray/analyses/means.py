@@ -63,21 +63,17 @@ def show(view: View) -> Iterator[Part]:
     rows = view.rows(MEANS)
     if view.scope is not None:
         yield from present(utility_by_depth(rows, view.scope))
-    yield which_retriever(view)
+    yield which_retriever(view, rows)
     if view.standing is not None:
         yield from _reader(view.standing)
 
 
-def which_retriever(view: View) -> Table:
+def which_retriever(view: View, rows: pl.DataFrame) -> Table:
     """Return utility at every depth, then each measure at full depth, for every run."""
-    rows = view.rows(MEANS)
     num_queries = count_queries(rows)
-    measured = ((names, part) for names, part in by_measure(at_full_depth(rows)))
-    about = view.about(
-        "retrievers", f"which retriever serves the reader best ({counted(num_queries, 'query')})"
-    )
+    title = f"which retriever serves the reader best ({counted(num_queries, 'query')})"
     return crosstab(
-        [*_utility_groups(rows), *measured],
+        [*_utility_groups(rows), *by_measure(at_full_depth(rows))],
         names("annotator", "mean"),
         "run_id",
         run_columns([*view.runs, *references_of(rows)]),
@@ -89,7 +85,7 @@ def which_retriever(view: View) -> Table:
         "union of all runs (only the latter compares runs). n: over so many queries only; the others have no gold "
         "passages or pages, or were not judged.",
         is_main=view.is_only,
-        **about,
+        **view.about("retrievers", title),
     )
 
 
@@ -189,8 +185,8 @@ def show_all(results: Results) -> Iterator[Table]:
     for (dataset,), part in rows.group_by("dataset", maintain_order=True):
         num_queries = count_queries(part)
         groups += [
-            ((dataset, num_queries, *names), _noted(of_depth, num_queries))
-            for names, of_depth in _utility_groups(part)
+            ((dataset, num_queries, *heads), of_depth.with_columns(all=pl.lit(num_queries)))
+            for heads, of_depth in _utility_groups(part)
         ]
     yield crosstab(
         groups,
@@ -208,10 +204,6 @@ def show_all(results: Results) -> Iterator[Table]:
         f"Runs by their mean rank. {best}n: over so many queries only.",
         is_main=True,
     )
-
-
-def _noted(rows: pl.DataFrame, num_queries: int) -> pl.DataFrame:
-    return rows.with_columns(all=pl.lit(num_queries))
 
 
 ANALYSIS = Analysis(

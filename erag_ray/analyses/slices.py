@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.cells import CELLS
+from erag_ray.analyses.cells import CELLS, cells_of
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import (
@@ -68,8 +68,7 @@ def all_slices(slices: pl.DataFrame, cells: pl.DataFrame, names: Sequence[str]) 
 
 def slices_of(evaluation: Evaluation) -> pl.DataFrame:
     """Return SLICES of all slices of a job."""
-    cells = evaluation.tables.read(CELLS)
-    return all_slices(evaluation.inputs.slices, cells, evaluation.settings.slices)
+    return all_slices(evaluation.inputs.slices, evaluation.once(cells_of), evaluation.settings.slices)
 
 
 def with_slices(dataset: DatasetColumns, slices: pl.DataFrame) -> Iterator[tuple[str, str, DatasetColumns]]:

@@ -21,8 +21,7 @@ def show(view: View) -> Iterator[Table]:
     lengths = view.rows(LIST_TOKENS).group_by("run_id", "depth").agg(pl.col("num_prompt_tokens").mean())
     utility = view.rows(MEANS).filter(annotator=END_TO_END).select("run_id", "depth", "mean", "low", "high")
     order = [*view.runs, *REFERENCE_NAMES]
-    selected = lengths.filter(pl.col("run_id").is_in(order))
-    lists = selected.join(utility, on=["run_id", "depth"], how="left")
+    lists = lengths.filter(pl.col("run_id").is_in(order)).join(utility, on=["run_id", "depth"], how="left")
     if view.results[LIST_TOKENS].height:
         yield listing(
             rows_of(in_run_order(lists, order).sort("run_number", "depth")),

@@ -45,14 +45,15 @@ class _Loading:
         """Return the loaded tables, and the names of missing ones."""
         # a damaged table of means is an error: no part of the report works without it
         means, stages = self.store.read(MEANS), list(self._stages())
-        needed = [schema for one in every_analysis() for schema in one.tables if not one.is_optional]
-        shown = dict.fromkeys((*needed, *(schema for one in every_analysis() for schema in one.tables)))
+        analyses = every_analysis()
+        needed = [schema for one in analyses for schema in one.tables if not one.is_optional]
+        shown = dict.fromkeys((*needed, *(schema for one in analyses for schema in one.tables)))
         tables = {
             schema.name: self._frame(schema, stages, is_needed=schema in needed)
             for schema in shown
             if schema != MEANS
         }
-        results = [one.schema for one in every_analysis() if one.schema]
+        results = [one.schema for one in analyses if one.schema]
         configs = {schema.name: self._config(schema.name) for schema in (QUERIES, *results, LABELS, UTILITY)}
         export = self._manifest(EXPORT, {"notes": list})
         return Results(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from erag_ray.analyses.cells import CELLS
+from erag_ray.analyses.cells import CELLS, cells_of
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import RESAMPLED, Analysis, Evaluation
 from erag_ray.analyses.evaluation import check_made
@@ -187,18 +187,17 @@ def _scored(
     )
 
 
-def _check(schema: TableSchema, key: str, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+def _check(schema: TableSchema, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
     """Check that CREDITS or ORDER_UTILITY is sealed, and made with these settings."""
-    if getattr(config, key):
-        check_made(tables, schema, "end_to_end", credit_settings(config, inputs, schema))
+    check_made(tables, schema, "end_to_end", credit_settings(config, inputs, schema))
 
 
 def _of_credits(
     evaluation: Evaluation,
 ) -> tuple[pl.DataFrame, list[DatasetColumns], pl.DataFrame, pl.DataFrame]:
     """Return credits with their labels, the questions that have one, the slices, and the cells of their lists."""
-    store, queries = evaluation.tables, evaluation.inputs.queries
-    credits, cells = store.read(CREDITS), store.read(CELLS)
+    queries = evaluation.inputs.queries
+    credits, cells = evaluation.tables.read(CREDITS), evaluation.once(cells_of)
     documents = labelled_credits(credits, evaluation.labels)
     of_depth = cells.join(credits.select("depth").unique(), on="depth", how="semi", maintain_order="left")
     datasets = credited_datasets(documents, queries, evaluation.settings)
@@ -224,7 +223,7 @@ OF_CREDITS = (
     Analysis(
         schema=CREDITS,
         is_wanted=lambda config: bool(config.credits),
-        check=functools.partial(_check, CREDITS, "credits"),
+        check=functools.partial(_check, CREDITS),
     ),
     Analysis(
         schema=CREDIT_AGREEMENT,
@@ -252,7 +251,7 @@ OF_ORDERS = (
     Analysis(
         schema=ORDER_UTILITY,
         is_wanted=lambda config: bool(config.orders),
-        check=functools.partial(_check, ORDER_UTILITY, "orders"),
+        check=functools.partial(_check, ORDER_UTILITY),
     ),
     Analysis(
         schema=ORDER_EFFECTS,
