@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import rich.console
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import JobError
 from erag_ray.extensions import further_lists, requested

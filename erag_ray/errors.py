@@ -7,6 +7,7 @@ raise them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from erag_ray.masking import masked_message
 
@@ -20,7 +21,7 @@ class InputError(ValueError):
         lines = "\n".join(f"  - {problem}" for problem in self.problems)
         super().__init__(f"{len(self.problems)} {noun} with the inputs:\n{lines}")
 
-    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type[InputError], tuple[Any, ...]]:
         # pickle would make it anew from the message; a reader actor's error travels pickled
         return type(self), (self.problems,)
 

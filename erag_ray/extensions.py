@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from erag_ray.config import NEEDS_EXTENSION, JobConfig
+from erag_ray.config.job import NEEDS_EXTENSION, JobConfig
 from erag_ray.errors import InputError
 from erag_ray.logs import say
 from erag_ray.registry import find_instance, plugins

@@ -11,7 +11,7 @@ The steps: erag_ray/comparison.py.
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 
 
 def main(config: JobConfig) -> None:

@@ -10,7 +10,7 @@ Works on what jobs/prepare.py has sealed; what the store holds is not read again
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.logs import say
 
 

@@ -8,7 +8,7 @@ Works on what the other jobs have sealed: another measure, cut-off, statistic or
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 
 
 def main(config: JobConfig) -> None:

@@ -9,7 +9,7 @@ Ends with code 2 and one message that names everything that is wrong with them.
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.logs import say, warn
 
 

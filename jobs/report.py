@@ -10,7 +10,7 @@ are left out and named.
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.config import ReportConfig
+from erag_ray.config.report import ReportConfig
 
 
 def main(config: ReportConfig) -> None:

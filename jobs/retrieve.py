@@ -10,7 +10,7 @@ itself. Ends with what the runs find: gold pages, answers, KILT's R-precision an
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.config import RetrieveConfig
+from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.logs import say
 
 

@@ -42,7 +42,8 @@ import scipy.stats
 
 from erag_ray.analyses.harm import harm_notes
 from erag_ray.annotators import TAIL, unrelated_pairs
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import load_queries
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import Entity, Fact, make_district

@@ -25,7 +25,8 @@ import numpy.typing as npt
 import polars as pl
 import psutil
 
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, Case
 from erag_ray.models import make_model

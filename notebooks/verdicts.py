@@ -119,10 +119,7 @@ def results_of(answers: Answers) -> Results:
         seed=0,
     )
     datasets = by_dataset([], utility.cast(schema).select(schema.names()), queries, settings)  # type: ignore[arg-type]
-    tables = {
-        "means": means(datasets, settings),
-        "comparisons": comparisons(datasets, settings),
-    }
+    tables = {"means": means(datasets, settings), "comparisons": comparisons(datasets, settings)}
     return Results(tables=tables, configs={"means": {"confidence": 1 - ALPHA}})
 
 

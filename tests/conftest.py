@@ -21,7 +21,7 @@ from object_store import Server, serving
 from quiet_ray import ENVIRONMENT
 from tiny import RunJob, Tiny, job_command, write_tiny
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inference import Done, Work
 from erag_ray.inference import stage as reading
 from erag_ray.inference.in_process import run_in_process

@@ -18,7 +18,7 @@ from erag_ray.analyses.contrasts import CONTRASTS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.config import ReaderConfig, output_settings
+from erag_ray.config.reader import ReaderConfig, output_settings
 from erag_ray.errors import InputError
 from erag_ray.kinds import ABSTAINS, ANSWER, INSTRUCTION, NO_RESPONSE, instructed
 from erag_ray.planning import check_reader

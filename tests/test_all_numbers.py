@@ -29,7 +29,8 @@ from tiny import Tiny, compare, write_tiny
 from towns import towns
 
 from erag_ray.analyses.every import all_tables
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.store import TableStore
 
 FILE = pathlib.Path(__file__).parent / "golden" / "digests.tsv"

@@ -23,7 +23,7 @@ from erag_ray.analyses.contract import Analysis, Evaluation, Results
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.settings import Settings, settings_of
-from erag_ray.config import ReportConfig
+from erag_ray.config.report import ReportConfig
 from erag_ray.errors import JobError
 from erag_ray.inputs.stage import prepare
 from erag_ray.parts.shapes import parts_of, tables_of

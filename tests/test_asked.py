@@ -30,7 +30,8 @@ from erag_ray.analyses.complements import COMPLEMENTS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.gate import stage as gating
 from erag_ray.extras.gate.comment import report_of

@@ -24,7 +24,7 @@ from bench.run import COLUMNS, run_all
 from bench.tables import speed_table
 from tiny import RUNS, Tiny, job_command
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.parts.formats import rows_of_text
 

@@ -18,7 +18,7 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, annotate
-from erag_ray.config import KINDS, ReaderConfig
+from erag_ray.config.reader import KINDS, ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.models import MODELS

@@ -14,8 +14,10 @@ from tiny import PASSAGES, RUNS, Tiny, compare, num_reader_calls, table, tables_
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
-from erag_ray.config import CorpusConfig, RetrieverConfig, parse
+from erag_ray.config.command_line.parsing import parse
+from erag_ray.config.corpora import CorpusConfig
 from erag_ray.config.job import JobConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.inputs import prepare, prepared
 from erag_ray.retrieve.stage import make_runs

@@ -7,16 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tiny import (
-    PASSAGES,
-    QUESTIONS,
-    Tiny,
-    compare,
-    make_tables,
-    table,
-    tables_text,
-    work_of,
-)
+from tiny import PASSAGES, QUESTIONS, Tiny, compare, make_tables, table, tables_text, work_of
 
 from erag_ray.extras.credit.schemas import CREDIT_SHARES, CREDITS, ORDER_EFFECTS
 from erag_ray.report.page.questions import QuestionOptions, load_questions

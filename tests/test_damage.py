@@ -19,7 +19,7 @@ from given_results import RESULTS
 from tiny import RunJob, Tiny, assert_same, make_tables, results, table
 
 from erag_ray.cli.job import job_folder
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import UNKNOWN, Attempt

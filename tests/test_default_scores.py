@@ -11,7 +11,9 @@ import pytest
 from guides import section, table_rows
 from tiny import Tiny, compare, kilt_line, passage_line, table
 
-from erag_ray.config import JobConfig, PromptConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.prompt import PromptConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets.tasks import DATASETS, Dataset, ScoreRule
 from erag_ray.errors import InputError
 from erag_ray.inputs.stage import prepare, prepared

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny import Tiny, compare
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import make_model, model_id

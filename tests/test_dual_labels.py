@@ -12,7 +12,7 @@ import pytest
 from gold import gold_of
 from scripts import import_script
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.datasets import load_queries
 from erag_ray.errors import InputError
 from erag_ray.extras.papers.config import DualLabelsConfig

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.files import Document, text_id
 from erag_ray.retrieve.outside import as_search, search_all
 from erag_ray.retrieve.stage import make_runs

@@ -19,7 +19,7 @@ from pending_requests import FORM, as_pending, in_order, pending, requests, work
 from tiny import Tiny, compare
 
 from erag_ray.cluster import ray_session
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import ModelActor, run
 from erag_ray.inference.actor import ISOLATED_ROWS, MAX_ENDS, NOTES, Attempt, responses_table

@@ -29,8 +29,9 @@ from hypothesis import strategies as st
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray import schemas
-from erag_ray.config import JobConfig, RetrieveConfig, parse
-from erag_ray.config.command_line import map_paths
+from erag_ray.config.command_line.parsing import map_paths, parse
+from erag_ray.config.job import JobConfig
+from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.files import Diagnostics

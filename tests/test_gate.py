@@ -576,7 +576,7 @@ def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
     ("key", "value", "message"),
     [
         ("margin", -0.01, "margin must lie from 0 to below 1, got -0.01"),
-        ("margin", float("nan"), "margin must lie from 0 to below 1, got nan"),
+        ("margin", float("nan"), "margin: expected a number, got nan"),
         ("margin", 1.0, "margin must lie from 0 to below 1, got 1.0"),
         ("confidence", 0.5, "confidence must lie between 0.5 and 1, got 0.5"),
         ("confidence", 1.0, "confidence must lie between 0.5 and 1, got 1.0"),
@@ -585,7 +585,7 @@ def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
     ],
 )
 def test_values_out_of_range_are_refused(key: str, value: object, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(ValueError, match=f"- {re.escape(message)}$"):
         GateConfig(**{key: value})  # type: ignore[arg-type]
 
 

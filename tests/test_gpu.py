@@ -24,7 +24,7 @@ from tiny import RunJob, Tiny
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from trainings import curve, run, tiny_training
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.models import make_model
 from erag_ray.models.local.memory import Limits, free_memory

@@ -20,7 +20,8 @@ from tiny import Tiny, compare
 
 from erag_ray.cluster import gpus, tasks
 from erag_ray.cluster.gpus import gpu_names, process_environment
-from erag_ray.config import ReaderConfig, SearchConfig
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import SearchConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import pool as inference
 from erag_ray.inference.actor import GARBAGE_THRESHOLDS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tiny import Tiny
 from torch.nn import functional
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError, JobError
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
@@ -84,11 +84,7 @@ def test_numbers_come_back_from_bytes_to_half_a_step(rows: int, width: int, powe
     states[0] = 0
     for bytes_, scales, zero, wanted in (
         (*quantize(states), MIDDLE, states),
-        (
-            *quantize_normed(states, weight, 1e-6),
-            MIDDLE,
-            functional.rms_norm(states, (width,), weight, 1e-6),
-        ),
+        (*quantize_normed(states, weight, 1e-6), MIDDLE, functional.rms_norm(states, (width,), weight, 1e-6)),
         (*quantize_relu(states, torch.full((rows, 1), 3.0)), 0, states.relu() * 3),
     ):
         told = (bytes_.double() - zero) * scales

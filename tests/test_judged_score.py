@@ -28,7 +28,8 @@ from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.judgements import judgement_warnings
 from erag_ray.analyses.means import MEANS
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
 from erag_ray.extras.sequential_test import stage as settling

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD
 from erag_ray.models import make_model, model_id

@@ -11,7 +11,7 @@ import models
 import pytest
 import tokenizers
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output

@@ -14,7 +14,8 @@ import safetensors.torch
 import torch
 import transformers
 
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
 from erag_ray.inference.actor import ModelActor

@@ -17,7 +17,7 @@ from held_memory import HeldMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE, Kind
 from erag_ray.models import make_model
 from erag_ray.models.causal.model import CausalModel

@@ -20,8 +20,8 @@ from tiny import Tiny, compare, job_command, passage_line
 from erag_ray.analyses.means import MEANS
 from erag_ray.cli import access as reaching
 from erag_ray.cli.access import check_access
-from erag_ray.config import JobConfig, map_paths
-from erag_ray.config.command_line import expand
+from erag_ray.config.command_line.parsing import expand, map_paths
+from erag_ray.config.job import JobConfig
 from erag_ray.datasets import load_queries
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics

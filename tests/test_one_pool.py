@@ -8,7 +8,8 @@ import models
 import pytest
 from tiny import Tiny, compare, kilt_line, table
 
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD, RELEVANCE, VERDICT
 from erag_ray.requests import Passage, Request
 from erag_ray.schemas import LABELS

@@ -14,7 +14,8 @@ from erag_ray.analyses import best_depths as of_depths
 from erag_ray.analyses.best_depths import BEST_DEPTHS
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.outputs import output_warnings
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.inference.stage import expected_of, run_stage
 from erag_ray.inputs.stage import prepare

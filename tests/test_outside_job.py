@@ -24,7 +24,8 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.retrieval_measures import find_retrieval_measures
 from erag_ray.cli.job import run
-from erag_ray.config import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
+from erag_ray.config.outside import OUTSIDE_KINDS
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.files import Diagnostics
 from erag_ray.logs import on_stderr

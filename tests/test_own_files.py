@@ -27,7 +27,8 @@ from tiny import Tiny, compare, job_command, write_tiny
 
 from erag_ray.cli.job import run
 from erag_ray.cli.submission import check_inputs
-from erag_ray.config import ReportConfig, RetrieveConfig, RetrieverConfig
+from erag_ray.config.report import ReportConfig
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.label_export.config import ExportConfig

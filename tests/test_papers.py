@@ -14,7 +14,7 @@ from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import table_depths
 from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, table_1
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_labels import dual_probabilities

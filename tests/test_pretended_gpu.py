@@ -19,7 +19,7 @@ from pretended_gpu.attention import attention
 from pretended_gpu.guard import compiler, load_guard
 from torch import Tensor
 
-from erag_ray.config import JudgeConfig
+from erag_ray.config.judge import JudgeConfig
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD, RELEVANCE, VERDICT, Case, Kind
 from erag_ray.models.causal import CausalModel
 from erag_ray.models.causal.kv_cache import KeyValueCaches

@@ -87,11 +87,7 @@ def test_a_stage_that_fails_is_not_said_to_be_done(hurried: None, capsys: pytest
 @pytest.mark.long
 @pytest.mark.parametrize("shown", [True, False])
 def test_every_stage_of_a_job_is_named_when_it_takes_long(
-    tiny: Tiny,
-    job: RunJob,
-    reads_here: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-    shown: bool,
+    tiny: Tiny, job: RunJob, reads_here: list[int], monkeypatch: pytest.MonkeyPatch, shown: bool
 ) -> None:
     monkeypatch.setattr(progress, "QUICK_SECONDS", 0.0)
     code, told = job("compare", tiny.with_config(progress=shown))

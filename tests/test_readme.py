@@ -157,12 +157,7 @@ def run(command: str, clone: pathlib.Path) -> str:
     }
     environment.pop("RAY_ADDRESS", None)
     done = subprocess.run(
-        [sys.executable, *words[1:]],
-        cwd=clone,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
+        [sys.executable, *words[1:]], cwd=clone, env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr

@@ -16,7 +16,7 @@ import pytest
 from models import some_requests
 from real_vllm import BLOCK_TOKENS, comparison, run_job, serving, write_smollm2
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import load_model, make_model
 from erag_ray.requests import Form, Request, Response
 from erag_ray.requests.prompts import FAMILIES, family_prompt, question_first_prompt
@@ -92,12 +92,7 @@ def assert_equal(response: Response, expected: Response) -> None:
 def test_the_actor_and_a_real_server_give_the_same_labels(
     smollm2: str, server: str, base: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:
-    own = {
-        "kind": "vllm",
-        "model": smollm2,
-        "dtype": "float32",
-        "engine_args": ENGINE,
-    }
+    own = {"kind": "vllm", "model": smollm2, "dtype": "float32", "engine_args": ENGINE}
     served = {"kind": "served", "model": "smol", "base_url": server, "revision": "Q4_1"}
     labels, outputs = {}, {}
     for reader in (own, served):

@@ -25,7 +25,7 @@ from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.means import MEANS
-from erag_ray.config import ReportConfig, ReportKeys
+from erag_ray.config.report import ReportConfig, ReportKeys
 from erag_ray.errors import InputError
 from erag_ray.parts.shapes import tables_of
 from erag_ray.report.build import build_report
@@ -237,7 +237,7 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
 
 
 def test_keys_of_the_page_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"report.depth must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"depth must be at least 1, got 0"):
         ReportKeys(depth=0)
     done = run_job("--out", "x", "--report.texts", "some")
     assert done.returncode == 2

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from ranked_lists import corpus_of, lists_of, questions, searched
 from tiny import PASSAGES, QUESTIONS
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import best, make_retriever
 from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.passage_fields import title_and_first_sentence
@@ -140,9 +140,7 @@ def test_the_best_are_those_of_a_whole_sort(scores: np.ndarray, depth: int) -> N
 @pytest.mark.long
 @settings(max_examples=25)
 @given(
-    st.lists(st.text("ab ", max_size=6), min_size=1, max_size=12),
-    st.integers(0, 1000),
-    st.integers(1, 13),
+    st.lists(st.text("ab ", max_size=6), min_size=1, max_size=12), st.integers(0, 1000), st.integers(1, 13)
 )
 def test_the_order_of_the_passages_makes_no_difference(texts: list[str], seed: int, depth: int) -> None:
     corpus = corpus_of({f"d{number}": ("", f"{text} c") for number, text in enumerate(texts)})

@@ -15,7 +15,7 @@ from encoders import bert_folder, vector, xlm_roberta_folder
 from ranked_lists import corpus_of, questions
 from sentence_transformers.sentence_transformer import modules
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.dense.encoders import Encoder, preset_named

@@ -22,11 +22,7 @@ from erag_ray.store import Folder, write_array
 
 @pytest.mark.long
 @settings(max_examples=25)
-@given(
-    st.lists(st.text("abc ", max_size=6), min_size=1, max_size=30),
-    st.integers(1, 12),
-    st.integers(1, 13),
-)
+@given(st.lists(st.text("abc ", max_size=6), min_size=1, max_size=30), st.integers(1, 12), st.integers(1, 13))
 def test_shards_change_neither_lists_nor_scores_of_bm25(texts: list[str], per_shard: int, depth: int) -> None:
     corpus = corpus_of({f"d{number}": ("", text) for number, text in enumerate(texts)})
     asked = ("aa b c", "abc", "c c")

@@ -19,7 +19,9 @@ from polars.testing import assert_frame_equal
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_line, results, table
 
 from erag_ray.analyses.evaluation import evaluate
-from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, output_settings
+from erag_ray.config.job import JobConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig, output_settings
 from erag_ray.datasets import Dataset
 from erag_ray.datasets.tasks import DATASETS
 from erag_ray.errors import InputError

@@ -24,7 +24,10 @@ from misbehaving_server import KEY, MODEL, RETRY_NOW, Asked, MisbehavingServer, 
 from served_jobs import PRICES, config_of, runs_here, server, short_pauses, titles
 from tiny import RunJob, Tiny, job_command, num_reader_calls, table
 
-from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, parse
+from erag_ray.config.command_line.parsing import parse
+from erag_ray.config.job import JobConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError, JobError
 from erag_ray.kinds import RELEVANCE, Case
@@ -561,7 +564,10 @@ def test_missing_and_wrong_settings_are_refused_and_no_key_is_repeated(
             {"price_per_million": {"input": math.nan, "output": 1.0}},
             "price_per_million.input: expected a number, got nan",
         ),
-        ({"price_per_million": {"input": -1.0, "output": 1.0}}, "price_per_million.input must be a number"),
+        (
+            {"price_per_million": {"input": -1.0, "output": 1.0}},
+            "input must not be negative, got -1.0",
+        ),
         ({"price_per_million": {"input": 1.0}}, "must have a price for output"),
         ({"price_per_million": {"inputs": 1.0}}, "has the keys input, output, cached_input, not inputs"),
         ({"api_key_env": KEY}, "never the key itself"),

@@ -23,7 +23,7 @@ from served_jobs import config_of, runs_here, server, short_pauses, titles
 from tiny import Tiny
 
 import erag_ray as er
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import ModelActor, run_stage
 from erag_ray.inference import writer as writer_module

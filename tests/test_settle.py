@@ -13,7 +13,9 @@ import pytest
 from tiny import RunJob, Tiny, kilt_line, passage_line, trec_lines
 
 from erag_ray.annotators import ANNOTATORS, Annotator, Evidence
-from erag_ray.config import JudgeConfig, ReaderConfig, parse
+from erag_ray.config.command_line.parsing import parse
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
@@ -417,10 +419,7 @@ def test_auxiliary_labels_that_cannot_be_are_refused_before_anything_is_read(
         ({"auxiliary": "gold_likelihood"}, "auxiliary: gold_likelihood asks the reader"),
         ({"auxiliary": "provenance", "auxiliary_reader": cheap}, "provenance asks no reader"),
         ({"auxiliary_reader": config.reader}, "auxiliary_reader: is the reader itself"),
-        (
-            {"auxiliary": "erag_auxiliary"},
-            "auxiliary_reader: erag_auxiliary and the like need it",
-        ),
+        ({"auxiliary": "erag_auxiliary"}, "auxiliary_reader: erag_auxiliary and the like need it"),
         (
             {"auxiliary_reader": ReaderConfig(kind="nothing")},
             "auxiliary_reader.kind: unknown reader 'nothing'",

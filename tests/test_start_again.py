@@ -13,7 +13,7 @@ from crashes import NUM_REQUESTS, counted, kill_midway, start_job, stored, write
 from polars.testing import assert_frame_equal
 from tiny import job_command
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.store import TableStore
 

@@ -18,7 +18,8 @@ from erag_ray import measures
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.export import export
 from erag_ray.analyses.settings import depths_of
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import sample
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics

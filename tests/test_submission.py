@@ -27,7 +27,7 @@ from quiet_ray import ENVIRONMENT
 from ray.job_submission import JobSubmissionClient
 from tiny import job_command
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.schemas import COSTS
 from erag_ray.store import TableStore
 
@@ -116,11 +116,7 @@ def wait_for_agent(address: str, head: subprocess.Popen[bytes], log: pathlib.Pat
 
 
 def submit(
-    address: str,
-    environment: dict[str, str],
-    name: str,
-    command: list[str],
-    tree: pathlib.Path = ROOT,
+    address: str, environment: dict[str, str], name: str, command: list[str], tree: pathlib.Path = ROOT
 ) -> subprocess.Popen[str]:
     """``ray job submit`` of a job of a source tree."""
     options = ["--address", address, "--working-dir", str(tree), "--submission-id", name]

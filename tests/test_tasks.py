@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from erag_ray.cluster import task_pool
-from erag_ray.config import SearchConfig
+from erag_ray.config.retrieval import SearchConfig
 from erag_ray.errors import JobError
 from erag_ray.sharded_tasks import Tasks
 

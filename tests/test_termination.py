@@ -19,7 +19,9 @@ from misbehaving_server import MODEL, MisbehavingServer, Reply, serving
 from tiny import job_command, write_tiny
 from trainings import tiny_training
 
-from erag_ray.config import JobConfig, ReaderConfig, RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.extras.train.config import StageConfig
 from erag_ray.extras.train.log import read_log
 from erag_ray.store import LEASES

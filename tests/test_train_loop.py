@@ -33,7 +33,7 @@ from trainings import (
     write_given,
 )
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.extras.train import loop
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig

@@ -23,7 +23,9 @@ from tiny import RunJob, Tiny, job_command, table
 from erag_ray import registry as names
 from erag_ray import user_code
 from erag_ray.cluster import ray_session
-from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
@@ -622,10 +624,7 @@ def test_what_a_score_says_while_a_reader_writes_ends_the_job_by_its_line(
 
 
 def test_settling_stops_at_an_output_that_cannot_be_scored(
-    tiny: Tiny,
-    reads_here: list[int],
-    module: Callable[..., pathlib.Path],
-    monkeypatch: pytest.MonkeyPatch,
+    tiny: Tiny, reads_here: list[int], module: Callable[..., pathlib.Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module("my_scores", SCORES)
     monkeypatch.setattr(settling, "readers_session", lambda config: contextlib.nullcontext())

@@ -19,7 +19,8 @@ from models import t5_folder
 from tiny import RIGHT, Tiny, compare, job_command, num_reader_calls, table, work_of, write_tiny
 
 from erag_ray.cluster import FREE_CPUS, session
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import Pool, block_rows, largest_share, plan_pool
 from erag_ray.inputs.stage import INPUT_TABLES

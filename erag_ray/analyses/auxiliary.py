@@ -20,7 +20,7 @@ from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Evaluati
 from erag_ray.analyses.order import measure_name
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.analyses.standing import Standing
-from erag_ray.config import MIN_READER_QUERIES, JobConfig
+from erag_ray.config.job import MIN_READER_QUERIES, JobConfig
 from erag_ray.parts.formats import number
 from erag_ray.parts.model import Finding, Part, Table, Value
 from erag_ray.parts.shapes import field, listing, name_field, rows_of

@@ -17,7 +17,7 @@ from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import applicable_queries
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inputs import Inputs, evidence_of, sampled_queries
 from erag_ray.parts.model import Part
 from erag_ray.parts.shapes import part_name

@@ -11,7 +11,7 @@ import polars as pl
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.every import every_analysis
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 import xxhash
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inputs import Inputs
 from erag_ray.progress import stage_progress
 from erag_ray.runs import write_trec_qrels, write_trec_run

@@ -10,7 +10,7 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.annotators import uses
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inputs import evaluation_notes, sample_settings
 from erag_ray.progress import StageProgress
 from erag_ray.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema

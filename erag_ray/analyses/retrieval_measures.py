@@ -18,7 +18,7 @@ from erag_ray.analyses.contract import Analysis, Results, View
 from erag_ray.analyses.lists.values import eligible_questions, per_query
 from erag_ray.analyses.settings import OWN_LIST, Settings
 from erag_ray.annotators import Evidence, annotate, applicable_queries
-from erag_ray.config import RetrieveConfig
+from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.files import Diagnostics
 from erag_ray.inputs import resolve_gold
 from erag_ray.parts.model import Column, Format, Table, Value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 
 ANY = "any"
 """The ideal of a measure that has none."""

@@ -32,7 +32,7 @@ from erag_ray.analyses.means import MEANS, means
 from erag_ray.analyses.order import at_full_depth, by_measure, references_of, run_columns
 from erag_ray.analyses.paired import DETECTABLE, TEST_FIELDS, compare_runs, pair_name
 from erag_ray.analyses.settings import Settings
-from erag_ray.config import KNOWN
+from erag_ray.config.job import KNOWN
 from erag_ray.datasets import NO_VALUE
 from erag_ray.parts.model import Column, Format, Table
 from erag_ray.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of

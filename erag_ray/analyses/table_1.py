@@ -13,13 +13,7 @@ import polars as pl
 from erag_ray.analyses.agreement import best_measures
 from erag_ray.analyses.contract import Analysis, Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
-from erag_ray.analyses.order import (
-    STATISTIC_NAMES,
-    in_reading_order,
-    reasons,
-    symbol_of,
-    whole_lists,
-)
+from erag_ray.analyses.order import STATISTIC_NAMES, in_reading_order, reasons, symbol_of, whole_lists
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.datasets import DATASETS, known_name
 from erag_ray.parts.formats import counted

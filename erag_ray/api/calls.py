@@ -18,7 +18,10 @@ from erag_ray.api.result import Result, text_console
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
-from erag_ray.config import JobConfig, RetrieverConfig, build, expand, is_file_name
+from erag_ray.config.command_line.parsing import expand
+from erag_ray.config.job import JobConfig
+from erag_ray.config.keys.values import build
+from erag_ray.config.retrieval import RetrieverConfig, is_file_name
 from erag_ray.errors import InputError
 from erag_ray.logs import on_stderr
 from erag_ray.retrieve.outside.runs import register_retriever

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import yaml
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.store import Folder
 
 GIVEN = "given"

@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from erag_ray.config import JudgeConfig, PromptConfig, ReaderConfig, build
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.keys.values import build
+from erag_ray.config.prompt import PromptConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +19,6 @@ IN_PROCESS = ("served", "function", "echo")
 """Kinds that this process reads itself: they need neither a GPU nor several processes."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Served(ReaderConfig):
     """A model behind an OpenAI-compatible server; needs ``base_url``, ``model`` and ``revision``.
 
@@ -26,7 +28,6 @@ class Served(ReaderConfig):
     kind: str = "served"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Causal(ReaderConfig):
     """A decoder-only model that this machine or cluster runs: ``model`` is a folder, a hub name or a .gguf file.
 

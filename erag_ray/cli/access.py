@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from erag_ray.config import paths_of
+from erag_ray.config.command_line.parsing import paths_of
 from erag_ray.errors import InputError
 from erag_ray.store import Folder
 from erag_ray.uris import is_uri

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from erag_ray.config import parse
+from erag_ray.config.command_line.parsing import parse
 from erag_ray.logs import on_stderr
 from erag_ray.masking import masked_traceback
 from erag_ray.registry import find, plugins

@@ -8,7 +8,7 @@ import pathlib
 import posixpath
 from typing import Any
 
-from erag_ray.config import paths_of
+from erag_ray.config.command_line.parsing import paths_of
 from erag_ray.errors import InputError
 from erag_ray.store import CACHE
 from erag_ray.uris import is_uri

@@ -14,7 +14,7 @@ import ray.util
 
 from erag_ray.cluster.gpus import check_gpus, process_environment
 from erag_ray.cluster.session import gpu_room, nodes_alive, ray_session
-from erag_ray.config import SearchConfig
+from erag_ray.config.retrieval import SearchConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.masking import masked_traceback
 from erag_ray.models.local import is_gpu_lost

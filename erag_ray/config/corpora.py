@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
 
-from erag_ray.config.check import require
-from erag_ray.config.keys import check_types
+from erag_ray.config.inputs import PassageKeys
+from erag_ray.config.keys.values import require
 from erag_ray.config.retrieval import RetrieverConfig, is_file_name
 
 
-@dataclass(frozen=True, kw_only=True)
-class CorpusConfig:
+class CorpusConfig(PassageKeys):
     """One corpus: passages, or pages and how they are split."""
 
-    PATHS: ClassVar = ("passages", "knowledge_source")
-
-    passages: list[str] = field(default_factory=list)
-    """Passage files, as the key passages of a job."""
-
-    knowledge_source: list[str] = field(default_factory=list)
-    """Instead of passages: pages, which are split for the retrievers that search this corpus."""
-
-    splitter: str = "whitespace100"
-    """How pages become passages (see jobs/retrieve.py)."""
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        given = [bool(self.passages), bool(self.knowledge_source)]
-        require(
-            sum(given) == 1,
-            "corpora: give each corpus either passages or a knowledge_source, not both or none",
-        )
+    def _check(self) -> None:
+        has_any = bool(self.passages or self.knowledge_source)
+        require(has_any, "passages: give each corpus either passages or a knowledge_source")
 
 
 def check_corpora(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import ClassVar
 
-from erag_ray.config.check import require
+from erag_ray.config.keys.values import Anything, AtLeast1, Keys, require
 
 OWN_ARGS = {
     "model": "model",
@@ -19,24 +19,21 @@ REFUSED_ARGS = ("trust_remote_code", "tokenizer", "skip_tokenizer_init", "revisi
 """Arguments that would run code inside a model, or make another model of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineKeys:
+class EngineKeys(Keys):
     """How vLLM computes a model (kind: vllm)."""
 
     # what changes how fast it computes
     ENGINE_SPEED_KEYS: ClassVar = ("tensor_parallel_size",)
 
-    tensor_parallel_size: int = 1
+    tensor_parallel_size: AtLeast1 = 1
     """vllm: GPUs over which each copy of the model is spread; Ray gives each actor so many, all on one node."""
 
-    engine_args: dict[str, Any] = field(default_factory=dict)
+    engine_args: dict[str, Anything] = field(default_factory=dict)
     """vllm: more arguments of vllm.LLM, such as {quantization: fp8, max_model_len: 16384} (prompt and output together
     have at most 8192 tokens otherwise). Part of the model's fingerprint, but for gpu_memory_utilization and
     kv_cache_memory_bytes."""
 
-    def __post_init__(self) -> None:
-        size = self.tensor_parallel_size
-        require(size >= 1, f"tensor_parallel_size must be at least 1, got {size}")
+    def _check(self) -> None:
         with_key = [
             f"{name} (use the key {key})" for name, key in OWN_ARGS.items() if name in self.engine_args
         ]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import field, replace
+from typing import Annotated, ClassVar, Literal
 
-from erag_ray.config.check import require
+from pydantic import Field
+
 from erag_ray.config.corpora import CorpusConfig, check_corpora
+from erag_ray.config.inputs import PassageKeys, QuestionKeys
 from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.keys import check_types
+from erag_ray.config.keys.values import (
+    Above0,
+    AtLeast0,
+    AtLeast1,
+    Flag,
+    NotNegative,
+    Number,
+    Share,
+    Text,
+    Whole,
+    require,
+)
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
-from erag_ray.config.retrieval import (
-    RetrieveConfig,
-    RetrieverConfig,
-    SearchConfig,
-    check_question_fields,
-    check_retrievers,
-)
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
 
 CREDITS = ("leave_one_out", "marginal", "shapley")
 """Ways to credit a document of a list with its part in the list's score."""
@@ -31,8 +38,7 @@ KNOWN = "known"
 """The slice by whether the reader answers a question without passages."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobConfig:
+class JobConfig(PassageKeys, QuestionKeys):
     """Inputs, reader, what to compute, and where it runs."""
 
     PATHS: ClassVar = (
@@ -52,75 +58,37 @@ class JobConfig:
         "Output": ("out", "cache_dir", "dry_run"),
     }
 
-    queries: list[str] = field(default_factory=list)
-    """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
-    {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC.
-    hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
-
-    query_format: str = "auto"
-    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
-    package.module:name."""
-
-    question_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of the records under other names: question, answers, answers_all or id -> where it stands ({question: q,
-    answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
-
-    qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with
-    query-id, corpus-id and score, also as qid, docid and rel): the gold passages of questions whose file names none.
-    BEIR's questions without a line in them are left out."""
-
-    triviaqa_questions: list[str] = field(default_factory=list)
-    """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
-
-    dataset: str | None = None
-    """Name of the dataset, for files that do not say it."""
-
-    score: str | None = None
+    score: Text | None = None
     """Score of one output against its gold answers (null: by dataset, with match in place of exact_match where the
     reader is a chat model): exact_match, token_f1, accuracy, rouge_l_kilt, rouge_l_google, match (a gold answer stands
     somewhere in the output), char_f1, abstained (how often the reader does not answer: more is not better), judged (the
     judge says whether the output is right), exact_match:ko and the like (exact_match, token_f1, match and char_f1 in a
     language), or package.module:name."""
 
-    language: str | None = None
+    language: Text | None = None
     """Language of questions and answers, ISO 639-1: en, ko, zh, ... It picks the form in which the scores exact_match,
     token_f1, match and char_f1 compare texts (null: by dataset for match and char_f1; KILT's form, which is for
     English, for the others)."""
-
-    filters: list[str] = field(default_factory=list)
-    """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone
-    (fever_fm2:meta.split=test). The path's dots go down into the record; a record without the path is left out."""
-
-    passages: list[str] = field(default_factory=list)
-    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or the
-    corpus folder that jobs/retrieve.py has made. None are needed where the runs bring their texts."""
-
-    knowledge_source: list[str] = field(default_factory=list)
-    """Instead of passages, with retrievers: files of pages to be split into passages (see jobs/retrieve.py)."""
-
-    splitter: str = "whitespace100"
-    """How pages become passages (see jobs/retrieve.py)."""
 
     corpora: dict[str, CorpusConfig] = field(default_factory=dict)
     """Instead of passages, for runs that search several corpora, such as one for each chunk size: name -> passages, or
     knowledge_source and splitter. run_corpora says which of them each run searches."""
 
-    run_corpora: dict[str, str] = field(default_factory=dict)
+    run_corpora: dict[str, Text] = field(default_factory=dict)
     """Run -> the corpus that it searches: one of corpora, or any name if the runs bring their texts. Documents get the
     corpus's name before their ids, so equal ids of two corpora stay apart."""
 
-    runs: dict[str, str] = field(default_factory=dict)
+    runs: dict[str, Text] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
     texts as .jsonl)."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """Runs to be made first: name -> how (see jobs/retrieve.py); they stand beside the given ones."""
 
-    retrieval_depth: int | None = None
+    retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
 
-    retrieve_all: bool = False
+    retrieve_all: Flag = False
     """With num_queries: let the retrievers search all questions all the same, so that a larger sample finds its lists
     there. Else they search the sample alone."""
 
@@ -130,12 +98,6 @@ class JobConfig:
     trec_ties: Literal["trec9", "trec10"] = "trec9"
     """Scores of TREC runs are compared as trec_eval 9 (float32) or trec_eval 10 (float64) does; ties go by
     document id, descending."""
-
-    num_queries: int | None = None
-    """Evaluate a sample of this many questions, the same for every run (null: all)."""
-
-    seed: int = 0
-    """Seed of the sample of questions and of the bootstrap."""
 
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     """The LLM of the RAG system."""
@@ -152,13 +114,13 @@ class JobConfig:
     classification: the same, and for claims the likelier verdict in place of decoding; labels may differ, and the
     report says how often. An annotator of your own sees the shortened outputs. Lists are answered in whole."""
 
-    depth: int = 10
+    depth: AtLeast1 = 10
     """Lists are cut to this many documents before anything else; each of these documents gets a label."""
 
-    end_to_end_depths: list[int] = field(default_factory=list)
+    end_to_end_depths: list[AtLeast1] = field(default_factory=list)
     """How many documents the reader gets end to end; several in one go (empty: only depth)."""
 
-    annotators: list[str] = field(
+    annotators: list[Text] = field(
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
     """Who labels the documents: erag, erag_facts (of each fact of questions with answers_all), contains_answer_dpr,
@@ -168,195 +130,155 @@ class JobConfig:
     auxiliary_reader), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance (usable with
     a sign, relevance by erag or provenance), distracting, or package.module:name."""
 
-    reader_queries: int | None = None
+    reader_queries: AtLeast1 | None = None
     """The reader answers a random sample of this many questions of each dataset, the same for every run (null: all).
     Annotators that do not ask the reader (contains_answer_dpr, provenance, llm_relevance) label all questions."""
 
-    auxiliary: str | None = None
+    auxiliary: Text | None = None
     """With reader_queries: the annotator, one of annotators, whose labels of all questions narrow the intervals of
     means and comparisons. Estimates stay unbiased if its labels are wrong. It must not ask the reader (null: none)."""
 
-    measures: list[str] | None = None
+    measures: list[Text] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
     (null: all of these that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P,
     Success and Harmful). Only where it is named: NoisyOr (1 minus the product of 1 - label)."""
 
-    cutoffs: list[int] = field(default_factory=lambda: [1, 3, 5, 10])
+    cutoffs: list[AtLeast1] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""
 
-    threshold: float | None = None
+    threshold: Number | None = None
     """A graded label of at least this counts as relevant in AP, RR and R, and for udcg and distracting; a label or an
     end-to-end score of at least this suffices in the table cells (null: of at least 0.5 for these and there)."""
 
-    slices: list[str] = field(default_factory=list)
+    slices: list[Text] = field(default_factory=list)
     """Also by slices of the questions: paths in their records, whose dots go down as those of where (meta.hops), and
     known (whether the reader answers without passages). Means, cells and comparisons are given for every value; a
     record without the path, or with null or a blank there, has the value (none). At most 50 values a path."""
 
-    statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
+    statistics: list[Text] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""
 
-    credits: list[str] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
+    credits: list[Text] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
     """Also how much each document adds to the score of its list, beside what it does by itself: leave_one_out (the
     list's score minus that without the document), marginal (the first k documents minus the first k - 1), shapley (the
     mean over orders in which documents may come). Each takes further answers; the cost preview counts them."""
 
-    credit_depth: int | None = None
+    credit_depth: AtLeast1 | None = None
     """Credits are of the first so many documents of each list (null: the largest of end_to_end_depths)."""
 
-    credit_queries: int | None = None
+    credit_queries: AtLeast1 | None = None
     """Credits and orders are of a sample of this many questions of each dataset (null: all)."""
 
-    shapley_permutations: int = 32
+    shapley_permutations: Whole = 32
     """Random orders of a list's documents for shapley, an even number: each has its reverse beside it. Where all
     subsets of a list are no more answers than so many orders may need, all are taken, and the value is exact."""
 
-    orders: list[str] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
+    orders: list[Text] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
     """Also how far the score moves when each end-to-end list is reversed, shuffled, or has documents of other questions
     put in front (unrelated_before) or at the end (unrelated_after)."""
 
-    num_unrelated: int = 3
+    num_unrelated: AtLeast1 = 3
     """So many documents of other questions are put before or after a list."""
 
-    num_resamples: int = 1000
+    num_resamples: Annotated[Whole, Field(ge=100)] = 1000
     """Bootstrap resamples of the questions behind each interval."""
 
-    confidence: float = 0.95
+    confidence: Annotated[Number, Field(gt=0, lt=1)] = 0.95
     """Coverage of the intervals."""
 
-    num_permutations: int = 1000
+    num_permutations: Annotated[Whole, Field(ge=100)] = 1000
     """Random pairings of a measure and the end-to-end score behind each p-value of a correlation."""
 
-    num_flips: int | None = None
-    """No effect: tests of differences are exact. Accepted so that job files of version 0.2 run (default: null)."""
-
-    out: str = "results/job"
+    out: Text = "results/job"
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
-    cache_dir: str = "results/store"
+    cache_dir: Text = "results/store"
     """Folder of all responses, shared by jobs: what stands there is never asked again."""
 
-    ray_address: str | None = None
+    ray_address: Text | None = None
     """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
 
-    num_readers: int | None = None
+    num_readers: AtLeast0 | None = None
     """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0: none, this process
     reads, without Ray)."""
 
-    wait_for_gpus: int | None = None
+    wait_for_gpus: AtLeast1 | None = None
     """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""
 
-    cpus_per_reader: int | None = None
+    cpus_per_reader: AtLeast1 | None = None
     """CPU cores of each reader actor (null: an even share on GPUs, all cores without)."""
 
-    rows_per_block: int | None = None
+    rows_per_block: AtLeast1 | None = None
     """Requests in one unit of work and of retry (null: by the amount of work and, where the store knows the reader's
     speed, a minute's; 128 to 32,768)."""
 
-    write_every_seconds: float = 20.0
+    write_every_seconds: NotNegative = 20.0
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
 
-    recheck_fraction: float = 0.01
+    recheck_fraction: Share = 0.01
     """Served models: this share of the new requests is asked again at the end; the report says how many outputs and
     scores have changed (0: none is)."""
 
-    max_cost: float | None = None
+    max_cost: Above0 | None = None
     """Served models with price_per_million: stop, with all that was answered kept, once the new requests of one model
     have cost so much, as reader and as judge together (null: no limit)."""
 
-    max_batch_seconds: float | None = None
+    max_batch_seconds: Above0 | None = None
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
     longer alone becomes an error (null: no limit). Far above what the slowest batch needs."""
 
-    retry_failed: bool = False
+    retry_failed: Flag = False
     """Read again what ended as an error in an earlier job and would stay one (kinds input and refused); what did not
     fit or crashed (kind resource), and what a reader of your own raised for (kind code), is tried again in any case."""
 
-    max_error_fraction: float = 0.0
+    max_error_fraction: Share = 0.0
     """Largest share of requests that may end as error rows, and of outputs that a score of your own may raise for,
     before the job counts as failed."""
 
-    progress: bool = True
+    progress: Flag = True
     """Show a progress bar."""
 
-    verbose: bool = False
+    verbose: Flag = False
     """Print all tables, warnings and notes before the verdict."""
 
-    track: str | None = field(default=None, metadata={NEEDS_EXTENSION: True})
+    track: Text | None = field(default=None, metadata={NEEDS_EXTENSION: True})
     """compare and evaluate: log the finished job to this tracker, mlflow, trackio or wandb (null: none): config, means
     with intervals, cost, the page and the measures of each question."""
 
     report: ReportKeys = field(default_factory=ReportKeys)
     """What the report's page holds."""
 
-    dry_run: bool = False
+    dry_run: Flag = False
     """compare only: check everything, say what there is to read, and how long it takes if a job in ``out`` has read a
     sample before (num_queries); then stop. Results that stand in ``out`` stay; the runs of ``retrievers`` are made, in
     place of those made with other settings."""
 
-    price_per_hour: float | None = None
+    price_per_hour: NotNegative | None = None
     """dry_run: of one reader (a GPU), in any currency, to say what all will cost."""
 
-    def __post_init__(self) -> None:
-        check_types(self)
-        check_question_fields(self.question_fields, self.query_format)
-        require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
+    def _check(self) -> None:
         made_depth = self.retrieval_depth or self.depth
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
         check_retrievers(self.retrievers, made_depth)
         check_corpora(self.corpora, self.run_corpora, self.runs, self.retrievers)
         one = bool(self.passages or self.knowledge_source)
-        require(
-            not (one and self.run_corpora),
-            "run_corpora: give corpora in place of passages and knowledge_source",
-        )
+        text = "run_corpora: give corpora in place of passages and knowledge_source"
+        require(not (one and self.run_corpora), text)
         both = sorted(set(self.runs) & set(self.retrievers))
         require(not both, f"runs and retrievers: both name {', '.join(both)}")
-        require(
-            not (self.passages and self.knowledge_source),
-            "passages: give either passages or a knowledge_source, not both",
-        )
-        require(
-            bool(self.retrievers) or not self.knowledge_source,
-            "knowledge_source: only with retrievers, which search its passages; else give passages",
-        )
-        for depth in self.end_to_end_depths:
-            require(
-                1 <= depth <= self.depth, f"end_to_end_depths: {depth} is not within 1..depth={self.depth}"
-            )
+        text = "knowledge_source: only with retrievers, which search its passages; else give passages"
+        require(bool(self.retrievers) or not self.knowledge_source, text)
+        depths = [("end_to_end_depths", depth) for depth in self.end_to_end_depths]
+        for key, depth in [*depths, ("credit_depth", self.credit_depth or 1)]:
+            require(depth <= self.depth, f"{key}: {depth} is not within 1..depth={self.depth}")
         self._check_credits()
         self._check_auxiliary()
-        for cutoff in self.cutoffs:
-            require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
-        require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
-        require(
-            0 <= self.recheck_fraction <= 1,
-            f"recheck_fraction must be within 0..1, got {self.recheck_fraction}",
-        )
-        require(self.max_cost is None or self.max_cost > 0, f"max_cost must be above 0, got {self.max_cost}")
-        for name in ("num_resamples", "num_permutations"):
-            value = getattr(self, name)
-            require(value >= 100, f"{name} must be at least 100, got {value}")
-        for name in ("num_queries", "reader_queries", "wait_for_gpus", "cpus_per_reader", "rows_per_block"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
-        limit = self.max_batch_seconds
-        require(limit is None or limit > 0, f"max_batch_seconds must be above 0, got {limit}")
         text = "num_readers: 0 does not go with max_batch_seconds, which ends processes"
-        require(self.num_readers != 0 or limit is None, text)
+        require(self.num_readers != 0 or self.max_batch_seconds is None, text)
         models = (self.reader, self.judge, *filter(None, [self.auxiliary_reader]))
         has_price = any(model.price_per_million for model in models)
         text = "max_cost needs reader.price_per_million, or the judge's or the auxiliary reader's"
         require(self.max_cost is None or has_price, text)
-        price = self.price_per_hour
-        require(price is None or price >= 0, f"price_per_hour must not be negative, got {price}")
-        for name in ("seed", "write_every_seconds", "num_readers"):
-            value = getattr(self, name)
-            require(value is None or value >= 0, f"{name} must not be negative, got {value}")
-        require(
-            0 <= self.max_error_fraction <= 1,
-            f"max_error_fraction must lie in 0..1, got {self.max_error_fraction}",
-        )
 
     def _check_auxiliary(self) -> None:
         name, count = self.auxiliary, self.reader_queries
@@ -377,12 +299,6 @@ class JobConfig:
             for name in names:
                 require(name in known, f"{key}: {name} is unknown; choose of {', '.join(known)}")
                 require(names.count(name) == 1, f"{key}: {name} is named more than once")
-        depth = self.credit_depth
-        text = f"credit_depth: {depth} is not within 1..depth={self.depth}"
-        require(depth is None or 1 <= depth <= self.depth, text)
-        for name in ("credit_queries", "num_unrelated"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         count = self.shapley_permutations
         is_even = count >= 4 and count % 2 == 0
         require(is_even, f"shapley_permutations must be an even number of at least 4, got {count}")

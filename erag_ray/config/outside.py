@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import urllib.parse
-from dataclasses import dataclass
 
-from erag_ray.config.check import require
-from erag_ray.config.served import NAME
+from erag_ray.config.keys.values import Above0, AtLeast0, Keys, Text, require
+from erag_ray.config.served import check_key_variable
 
 OBJECT_KINDS = ("langchain", "llama_index", "haystack", "python")
 """Kinds of retrievers that are Python objects."""
@@ -18,31 +16,30 @@ OUTSIDE_KEYS: dict[str, set[str]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutsideKeys:
+class OutsideKeys(Keys):
     """Keys of a retriever outside this package; its results have the texts, so the job needs no passages.
 
     The text of each key starts with the kinds of retrievers that have it. `check_outside` checks the values.
     """
 
-    object: str | None = None
+    object: Text | None = None
     """langchain, llama_index, haystack, python: package.module:name of the retriever, or of a function without
     arguments that makes it."""
 
-    url: str | None = None
+    url: Text | None = None
     """http: where POST {"query", "k"} is answered by {"documents": [{"id", "text", "title", "score"}]}."""
 
-    revision: str | None = None
+    revision: Text | None = None
     """langchain, llama_index, haystack, python, http: which index and settings the retriever has, in your own words;
     required, because a run is made again only when its settings change. Another index needs another revision."""
 
-    retries: int = 3
+    retries: AtLeast0 = 3
     """langchain, llama_index, haystack, python, http: how often a question that fails is tried again."""
 
-    timeout_seconds: float = 60.0
+    timeout_seconds: Above0 = 60.0
     """http: how long one request may take."""
 
-    api_key_env: str | None = None
+    api_key_env: Text | None = None
     """http: the name of an environment variable, in capitals, that holds the key (sent as a bearer token); never the
     key itself."""
 
@@ -52,9 +49,6 @@ class OutsideKeys:
         Raises:
             ValueError: a key is missing or has a wrong value.
         """
-        require(self.retries >= 0, f"retries must not be negative, got {self.retries}")
-        seconds = self.timeout_seconds
-        require(0 < seconds < math.inf, f"timeout_seconds must be above 0, got {seconds}")
         if kind not in OUTSIDE_KINDS:
             return
         revision = (self.revision or "").strip()
@@ -63,12 +57,7 @@ class OutsideKeys:
         )
         if kind == "http":
             self._check_url()
-            is_name = self.api_key_env is None or NAME.fullmatch(self.api_key_env)
-            # the value is not repeated: it may be the key
-            require(
-                bool(is_name),
-                "api_key_env must be the name of a variable, in capitals, and never the key itself",
-            )
+            check_key_variable(self.api_key_env)
         else:
             is_named = ":" in (self.object or "").strip(":")
             require(is_named, f"{kind}: object must be package.module:name, got {self.object}")

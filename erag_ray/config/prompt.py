@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import string
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from erag_ray.config.check import require
-from erag_ray.config.command_line import Locations, read_yaml
-from erag_ray.config.keys import KeysError, build, check_types
+from erag_ray.config.command_line.yaml_files import Locations, read_yaml
+from erag_ray.config.keys.messages import KeysError
+from erag_ray.config.keys.values import Flag, Keys, Text, build, require
 from erag_ray.errors import InputError
 from erag_ray.uris import searched_in
 
@@ -21,49 +21,46 @@ FIELDS = ("question", "passages")
 PASSAGE_FIELDS = ("rank", "title", "text", "passage")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExampleConfig:
+class ExampleConfig(Keys):
     """A worked example of a prompt."""
 
-    question: str
+    question: Text
     """The question of the example."""
 
-    answer: str
+    answer: Text
     """What the model is to write."""
 
-    passages: list[dict[str, str]] = field(default_factory=list)
+    passages: list[dict[str, Text]] = field(default_factory=list)
     """Its passages, each with the keys title and text; left out where the request itself has none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromptConfig:
+class PromptConfig(Keys):
     """How a question and its passages become the text that the model gets."""
 
-    template: str
+    template: Text
     """What is asked, with {question} and {passages}. Other braces are doubled: {{ and }}."""
 
-    passage: str = "[{rank}] {title}\n{text}"
+    passage: Text = "[{rank}] {title}\n{text}"
     """One passage, with {rank} (from 1), {title} and {text}; {passage} is "(title) text", or the text alone where there
     is no title."""
 
-    separator: str = "\n\n"
+    separator: Text = "\n\n"
     """What stands between two passages."""
 
-    without_passages: str | None = None
+    without_passages: Text | None = None
     """The template of a question without passages, with {question} (null: the template without them)."""
 
-    system: str = ""
+    system: Text = ""
     """The system message of a chat; in a plain prompt, what stands before everything."""
 
     examples: list[ExampleConfig] = field(default_factory=list)
     """Worked examples before the question: in a chat turns of user and assistant."""
 
-    chat: bool = True
+    chat: Flag = True
     """Send it through the model's chat template; false: as plain text, which the model goes on from. The prompt of a T5
     is plain text always."""
 
-    def __post_init__(self) -> None:
-        check_types(self)
+    def _check(self) -> None:
         check_fields("template", self.template, FIELDS, needs=FIELDS)
         check_fields("passage", self.passage, PASSAGE_FIELDS, needs=())
         shown = {name for _, name in fields_of(self.passage)} - {"rank", ""}
@@ -123,7 +120,7 @@ def read_prompt(path: str) -> PromptConfig:
     file = os.path.expanduser(os.path.expandvars(path))
     locations: Locations = {}
     try:
-        prompt: PromptConfig = build(PromptConfig, read_yaml(file, PromptConfig, locations, KEY), KEY)
+        prompt: PromptConfig = build(PromptConfig, read_yaml(file, locations, KEY), KEY)
     except KeysError as error:
         raise InputError([f"{locations.get(key, f'{file}: ')}{text}" for key, text in error.keyed]) from error
     except OSError as error:

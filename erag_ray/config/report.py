@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal
 
-from erag_ray.config.check import require
-from erag_ray.config.keys import check_types
+from erag_ray.config.keys.values import AtLeast1, Flag, Keys, Text
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportKeys:
+class ReportKeys(Keys):
     """Content of a report's page for each question."""
 
     texts: Literal["all", "snippets", "none"] = "all"
     """Texts of the documents: all, snippets (their beginnings), or none."""
 
-    depth: int = 10
+    depth: AtLeast1 = 10
     """The first documents of each list that are shown at once, with texts; deeper ones have a title and labels only."""
 
-    single_file: bool = False
+    single_file: Flag = False
     """Write the page as one file, to be mailed, in place of a folder of files."""
 
-    def __post_init__(self) -> None:
-        check_types(self)
-        require(self.depth >= 1, f"report.depth must be at least 1, got {self.depth}")
 
-
-@dataclass(frozen=True, kw_only=True)
-class ReportConfig:
+class ReportConfig(Keys):
     """The report of a finished job, made again from its sealed tables alone."""
 
     PATHS: ClassVar = ("out",)
 
-    out: str = "results/job"
+    out: Text = "results/job"
     """Folder of a finished job (jobs/compare.py or jobs/evaluate.py); the report is written there."""
 
-    verbose: bool = False
+    verbose: Flag = False
     """Print all tables, warnings and notes before the verdict."""
 
     report: ReportKeys = field(default_factory=ReportKeys)
     """What the page holds."""
 
-    progress: bool = True
+    progress: Flag = True
     """Show a progress bar."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import ClassVar, Literal
 
-from erag_ray.config.check import require
-from erag_ray.config.keys import check_types
+from erag_ray.config.inputs import PassageKeys, QuestionKeys
+from erag_ray.config.keys.values import (
+    AtLeast0,
+    AtLeast1,
+    Flag,
+    Keys,
+    NotNegative,
+    Share,
+    Text,
+    Whole,
+    require,
+)
 from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
 
 MAX_NAME_BYTES = 150
-QUESTION_FIELDS = ("question", "answers", "answers_all", "id")
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
     "bm25": {"searches", "analyser", "k1", "b", "method"},
@@ -34,13 +42,12 @@ KEYS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class RetrieverConfig(OutsideKeys):
     """One way to rank passages."""
 
     PATHS: ClassVar = ("model",)
 
-    kind: str
+    kind: Text
     """bm25, lucene (BM25 by Lucene itself, with the extra of that name), dense (an encoder and exact search), rrf
     (reciprocal rank fusion of other runs), rerank (another run, scored again), random (the floor), langchain,
     llama_index, haystack or python (an object or a function of yours), http (a service), or package.module:name."""
@@ -48,56 +55,55 @@ class RetrieverConfig(OutsideKeys):
     searches: Literal["title_and_text", "title_and_first_sentence"] = "title_and_text"
     """What of a passage is searched. bm25, lucene, dense, rerank."""
 
-    analyser: str = "english"
+    analyser: Text = "english"
     """bm25: how a text becomes words: english (stop words, Snowball's stemmer), korean (morphemes by Kiwi), or
     package.module:name."""
 
-    k1: float = 0.9
+    k1: NotNegative = 0.9
     """bm25, lucene: saturation by term frequency."""
 
-    b: float = 0.4
+    b: Share = 0.4
     """bm25, lucene: how far long passages count less, 0 to 1."""
 
     method: Literal["lucene", "robertson", "atire"] = "lucene"
     """bm25: the variant, as the package bm25s calls it."""
 
-    model: str | None = None
+    model: Text | None = None
     """dense, rerank: a folder, a Hugging Face hub name, or package:NAME/FOLDER for one that an installed Python
     package carries. Code inside a model is never run."""
 
-    model_revision: str | None = None
+    model_revision: Text | None = None
     """dense, rerank: branch, tag or commit of a hub model."""
 
-    preset: str | None = None
+    preset: Text | None = None
     """dense: how the encoder is used: contriever, e5, bge-m3, sentence-transformers (as the model's own files say);
     null: by the model's name."""
 
-    max_tokens: int | None = None
+    max_tokens: AtLeast1 | None = None
     """dense, rerank: longest input in tokens (null: the preset's or the model's own)."""
 
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """dense, rerank: precision of weights and arithmetic of the model."""
 
-    batch_size: int | None = None
+    batch_size: AtLeast1 | None = None
     """dense, rerank: texts or pairs in one batch (null: 128 on a GPU, 16 on a CPU, whose cache holds no more)."""
 
-    of: list[str] = field(default_factory=list)
+    of: list[Text] = field(default_factory=list)
     """rrf: the runs that are fused; rerank: the one run that is scored again. They stand before this one."""
 
-    by: str | None = None
+    by: Text | None = None
     """rerank: the dense retriever before this one whose scores are used, instead of a model (a cross-encoder)."""
 
-    candidates: int | None = None
+    candidates: AtLeast1 | None = None
     """rrf, rerank: how far down the other runs are looked at (null: to the end)."""
 
-    rrf_k: int = 60
+    rrf_k: AtLeast1 = 60
     """rrf: a document's score is the sum of 1 / (rrf_k + rank) over the runs (Cormack et al., SIGIR 2009)."""
 
-    seed: int = 0
+    seed: Whole = 0
     """random: seed of the draw."""
 
-    def __post_init__(self) -> None:
-        check_types(self)
+    def _check(self) -> None:
         require(bool(self.kind.strip()), "retrievers: kind is blank")
         used = KEYS.get(self.kind, set())
         for key in fields(self):
@@ -105,12 +111,6 @@ class RetrieverConfig(OutsideKeys):
             default = key.default_factory() if key.default_factory is not MISSING else key.default
             plain = key.name in ("kind", *used) or value == default
             require(plain, f"{key.name} is given, but {self.kind} does not look at it")
-        require(0 <= self.k1 < math.inf, f"k1 must not be negative or endless, got {self.k1}")
-        require(0 <= self.b <= 1, f"b must lie in 0..1, got {self.b}")
-        require(self.rrf_k >= 1, f"rrf_k must be at least 1, got {self.rrf_k}")
-        for name in ("candidates", "max_tokens", "batch_size"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         require(len(set(self.of)) == len(self.of), f"of: {', '.join(self.of)}: a run comes twice")
         require(self.kind != "rrf" or len(self.of) >= 2, "rrf: of: name at least two runs")
         require(self.kind != "rerank" or len(self.of) == 1, "rerank: of: name the one run to score again")
@@ -125,39 +125,29 @@ class RetrieverConfig(OutsideKeys):
         return [*self.of, *([self.by] if self.by else [])]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchConfig:
+class SearchConfig(Keys):
     """Where indexes are made and searched."""
 
-    num_actors: int = 0
+    num_actors: AtLeast0 = 0
     """Ray actors that index, encode and search (0: this process does it, with all its cores, without Ray)."""
 
-    cpus_per_actor: int = 1
+    cpus_per_actor: AtLeast0 = 1
     """CPU cores of each actor."""
 
-    gpus_per_actor: float = 0.0
+    gpus_per_actor: NotNegative = 0.0
     """GPUs of each actor; the index then lies on the GPU where the faiss-gpu package is installed."""
 
-    passages_per_shard: int = 1_000_000
+    passages_per_shard: AtLeast1 = 1_000_000
     """Passages in one part of an index: what one actor holds at a time. The lists do not depend on it."""
 
-    keep_index: bool = True
+    keep_index: Flag = True
     """Leave the index in <out>/indexes: other questions then need no new one."""
 
-    ray_address: str | None = None
+    ray_address: Text | None = None
     """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
 
-    def __post_init__(self) -> None:
-        check_types(self)
-        for name in ("num_actors", "cpus_per_actor", "gpus_per_actor"):
-            value = getattr(self, name)
-            require(value >= 0, f"search.{name} must not be negative, got {value}")
-        shard = self.passages_per_shard
-        require(shard >= 1, f"search.passages_per_shard must be at least 1, got {shard}")
 
-
-@dataclass(frozen=True, kw_only=True)
-class RetrieveConfig:
+class RetrieveConfig(PassageKeys, QuestionKeys):
     """Questions, passages or the pages to make them from, and the retrievers to run."""
 
     PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "knowledge_source", "out")
@@ -167,78 +157,23 @@ class RetrieveConfig:
         "Output": ("out",),
     }
 
-    queries: list[str] = field(default_factory=list)
-    """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
-    {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC.
-    hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
-
-    query_format: str = "auto"
-    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
-    package.module:name."""
-
-    question_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of the records under other names: question, answers, answers_all or id -> where it stands ({question: q,
-    answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
-
-    qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with
-    query-id, corpus-id and score, also as qid, docid and rel): the gold passages of questions whose file names none.
-    BEIR's questions without a line in them are left out."""
-
-    triviaqa_questions: list[str] = field(default_factory=list)
-    """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
-
-    dataset: str | None = None
-    """Name of the dataset, for files that do not say it."""
-
-    filters: list[str] = field(default_factory=list)
-    """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone."""
-
-    num_queries: int | None = None
-    """Search a sample of this many questions, the one that jobs/compare.py draws with the same seed (null: all)."""
-
-    seed: int = 0
-    """Seed of the sample of questions."""
-
-    passages: list[str] = field(default_factory=list)
-    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or a
-    corpus folder that this job has made."""
-
-    knowledge_source: list[str] = field(default_factory=list)
-    """Instead of passages: pages, split into <out>/corpus. KILT's knowledge source or WikiExtractor's JSON Lines (.gz
-    too), Parquet with title and text, a folder of TITLE.txt, or the contexts of the JSON of SQuAD or KLUE-MRC."""
-
-    splitter: str = "whitespace100"
-    """How pages become passages: whitespace100 (windows of 100 words; any other number too), recursive_characters
-    (300 characters, by LangChain), or package.module:name."""
-
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """The runs to make: name -> how; --retrievers.help shows the keys. In this order: what fuses or reranks others
     stands after them."""
 
-    depth: int = 50
+    depth: AtLeast1 = 50
     """Length of the lists."""
 
     search: SearchConfig = field(default_factory=SearchConfig)
     """Where indexes are made and searched."""
 
-    out: str = "results/retrieval"
+    out: Text = "results/retrieval"
     """Folder of <out>/runs/NAME.parquet, <out>/indexes and, from pages, <out>/corpus; not the out of another job."""
 
-    progress: bool = True
+    progress: Flag = True
     """Show a progress bar."""
 
-    def __post_init__(self) -> None:
-        check_types(self)
-        check_question_fields(self.question_fields, self.query_format)
-        require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
-        count = self.num_queries
-        require(count is None or count >= 1, f"num_queries must be at least 1, got {count}")
-        require(self.seed >= 0, f"seed must not be negative, got {self.seed}")
-        require(
-            not (self.passages and self.knowledge_source),
-            "passages: give either passages or a knowledge_source, not both",
-        )
+    def _check(self) -> None:
         require(bool(self.retrievers), "retrievers: name at least one")
         check_retrievers(self.retrievers, self.depth)
 
@@ -250,21 +185,6 @@ class RetrieveConfig:
     def run(self, name: str) -> str:
         """The file of a run."""
         return "/".join([self.out.rstrip("/"), "runs", f"{name}.parquet"])
-
-
-def check_question_fields(fields: dict[str, str], query_format: str) -> None:
-    """Check that the fields are those of the plain format, and that no other format is set.
-
-    Raises:
-        ValueError: they are not.
-    """
-    for name, path in fields.items():
-        require(name in QUESTION_FIELDS, f"question_fields: {name} is none of {', '.join(QUESTION_FIELDS)}")
-        require(all(path.split(".")), f"question_fields.{name}: {path!r} is no path")
-    is_plain = query_format in ("auto", "plain")
-    require(
-        is_plain or not fields, f"question_fields: only with query_format auto or plain, not {query_format}"
-    )
 
 
 def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None:

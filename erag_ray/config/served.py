@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import field
+from typing import ClassVar, Literal
 
-from erag_ray.config.check import require
+from erag_ray.config.keys.values import Above0, Anything, AtLeast1, Keys, NotNegative, Text, Whole, require
 
 NEEDED_PRICES = ("input", "output")
 PRICES = (*NEEDED_PRICES, "cached_input")
 NAME = re.compile("[A-Z_][A-Z0-9_]*")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServerKeys:
+class ServerKeys(Keys):
     """A model behind an OpenAI-compatible server: vLLM, SGLang, llama.cpp, or a cloud (kind: served)."""
 
     # what changes how a server is reached, and not what it answers
@@ -30,62 +28,51 @@ class ServerKeys:
         "price_per_million",
     )
 
-    base_url: str | list[str] | None = None
+    base_url: Text | list[Text] | None = None
     """served: where the server answers, such as http://localhost:8000/v1; several servers of the same model share the
     requests."""
 
     api: Literal["chat", "completions"] = "chat"
     """served: chat (messages, through the server's chat template) or completions (plain text)."""
 
-    revision: str | None = None
+    revision: Text | None = None
     """served: which weights the server has, in your own words, such as a date or a commit; required, because a server
     cannot tell. Other weights need another revision: responses are kept by it."""
 
-    concurrency: int = 64
+    concurrency: AtLeast1 = 64
     """served: most requests of one actor that are under way at once. Fewer are, when the server answers 429."""
 
-    requests_per_minute: int | None = None
+    requests_per_minute: AtLeast1 | None = None
     """served: most requests that one actor sends in a minute (null: no limit)."""
 
-    tokens_per_minute: int | None = None
+    tokens_per_minute: AtLeast1 | None = None
     """served: most tokens, of prompts and outputs, that one actor asks for in a minute (null: no limit)."""
 
-    timeout_seconds: float = 120.0
+    timeout_seconds: Above0 = 120.0
     """served: how long one request may take before it is sent again."""
 
-    patience_seconds: float = 600.0
+    patience_seconds: NotNegative = 600.0
     """served: how long requests are sent again while there is no connection to the server, or a gateway says so (502,
     503, 504); after that they fail."""
 
-    temperature: float = 0.0
+    temperature: NotNegative = 0.0
     """served: 0 is greedy, and the only one under which a response depends on the request alone."""
 
-    request_seed: int | None = 0
+    request_seed: Whole | None = 0
     """served: the seed sent with each request (null: none; some clouds refuse it)."""
 
-    extra_body: dict[str, Any] = field(default_factory=dict)
+    extra_body: dict[str, Anything] = field(default_factory=dict)
     """served: more fields of each request, such as {chat_template_kwargs: {enable_thinking: false}}."""
 
-    api_key_env: str | None = None
+    api_key_env: Text | None = None
     """served: the name of an environment variable, in capitals, that holds the key on every node; never the key
     itself."""
 
-    price_per_million: dict[str, float] = field(default_factory=dict)
+    price_per_million: dict[str, NotNegative] = field(default_factory=dict)
     """served: the price of a million tokens: input, output, and cached_input (without it: the price of input)."""
 
-    def __post_init__(self) -> None:
-        for name in ("concurrency", "requests_per_minute", "tokens_per_minute"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
-        require(self.timeout_seconds > 0, f"timeout_seconds must be above 0, got {self.timeout_seconds}")
-        text = f"patience_seconds must not be negative, got {self.patience_seconds}"
-        require(self.patience_seconds >= 0, text)
-        require(self.temperature >= 0, f"temperature must not be negative, got {self.temperature}")
-        is_name = self.api_key_env is None or NAME.fullmatch(self.api_key_env)
-        # the value is not repeated: it may be the key
-        require(
-            bool(is_name), "api_key_env must be the name of a variable, in capitals, and never the key itself"
-        )
+    def _check(self) -> None:
+        check_key_variable(self.api_key_env)
         self._check_prices()
 
     def _check_prices(self) -> None:
@@ -94,9 +81,6 @@ class ServerKeys:
         require(not unknown, f"price_per_million has the keys {', '.join(PRICES)}, not {', '.join(unknown)}")
         missing = [name for name in NEEDED_PRICES if prices and name not in prices]
         require(not missing, f"price_per_million must have a price for {' and '.join(missing)}")
-        for name, price in prices.items():
-            is_price = math.isfinite(price) and price >= 0
-            require(is_price, f"price_per_million.{name} must be a number and not negative, got {price!r}")
 
     @property
     def base_urls(self) -> list[str]:
@@ -120,3 +104,13 @@ class ServerKeys:
         new, cached = prices["input"], prices.get("cached_input", prices["input"])
         parts = (num_prompt_tokens - num_cached_tokens) * new, num_cached_tokens * cached
         return (sum(parts) + num_output_tokens * prices["output"]) / 1e6
+
+
+def check_key_variable(name: str | None) -> None:
+    """Check the name of the variable that holds a key; a message does not repeat it: it may be the key.
+
+    Raises:
+        ValueError: it cannot be a name.
+    """
+    text = "api_key_env must be the name of a variable, in capitals, and never the key itself"
+    require(name is None or bool(NAME.fullmatch(name)), text)

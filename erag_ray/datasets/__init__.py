@@ -10,13 +10,7 @@ format is one function and one line in `QUERY_FORMATS` (questions.py), `PASSAGE_
 from erag_ray.datasets.answers import READ as ANSWER_FIELDS
 from erag_ray.datasets.answers import gold_answers
 from erag_ray.datasets.facts import all_forms, parse_facts
-from erag_ray.datasets.queries import (
-    NO_VALUE,
-    LoadedQueries,
-    load_queries,
-    sample,
-    sample_loaded,
-)
+from erag_ray.datasets.queries import NO_VALUE, LoadedQueries, load_queries, sample, sample_loaded
 from erag_ray.datasets.questions import QUERY_FORMATS, Question
 from erag_ray.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.datasets.tasks import DATASETS, Dataset, find_dataset, known_name

@@ -108,9 +108,4 @@ DATASETS = {
 }
 
 # by the field "task" of a record, for data sets of other names
-TASKS = {
-    "qa": Dataset(),
-    "multihop": Dataset(),
-    "fact": DATASETS["fever"],
-    "dialogue": DATASETS["wow"],
-}
+TASKS = {"qa": Dataset(), "multihop": Dataset(), "fact": DATASETS["fever"], "dialogue": DATASETS["wow"]}

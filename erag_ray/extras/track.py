@@ -26,7 +26,7 @@ import xxhash
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.means import MEANS
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.extensions import Extension
 from erag_ray.logs import say

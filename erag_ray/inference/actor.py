@@ -32,7 +32,7 @@ import ray
 import torch
 
 from erag_ray.cluster import check_gpus
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.inference.coordinator import REPORT_SECONDS, STOPPING_REPORT_SECONDS, Orders
 from erag_ray.inference.writer import Writer

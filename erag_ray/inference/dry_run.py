@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.planning import ModelPlan, StagePlan, prompt_tokens, sampled_prompts
 from erag_ray.schemas import COSTS
 from erag_ray.stages import JOB_STAGES

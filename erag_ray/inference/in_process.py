@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import torch
 
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.actor import Attempt, ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts

@@ -28,7 +28,7 @@ from erag_ray.cluster import (
     process_environment,
     wait_for_gpus,
 )
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors

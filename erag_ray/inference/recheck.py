@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inference.work import NOTHING_DONE, Done
 from erag_ray.models import Budget, Isolation, load_model
 from erag_ray.planning import ModelPlan, PendingRequests, Uses

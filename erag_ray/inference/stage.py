@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from erag_ray.cluster import ray_session
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.in_process import run_in_process

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from erag_ray.annotators import PER_QUESTION, TAIL, request_specs, unrelated_pairs, uses
-from erag_ray.config import JobConfig, output_settings
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import output_settings
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER_JUDGE, Case
 from erag_ray.scores import JUDGED

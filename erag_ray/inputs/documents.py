@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.files import Diagnostics
 from erag_ray.runs import load_corpus, resolve_pages
 
@@ -28,11 +28,7 @@ class Documents(NamedTuple):
 
 
 def load_documents(
-    config: JobConfig,
-    entries: pl.DataFrame,
-    diagnostics: Diagnostics,
-    *,
-    gold: pl.DataFrame,
+    config: JobConfig, entries: pl.DataFrame, diagnostics: Diagnostics, *, gold: pl.DataFrame
 ) -> Documents:
     """Load the passages of entries, and resolve the pages among these.
 
@@ -60,10 +56,7 @@ def _by_corpus(config: JobConfig, entries: pl.DataFrame) -> Iterator[tuple[str, 
 
 
 def _of_one(
-    paths: Sequence[str],
-    entries: pl.DataFrame,
-    diagnostics: Diagnostics,
-    gold: pl.DataFrame,
+    paths: Sequence[str], entries: pl.DataFrame, diagnostics: Diagnostics, gold: pl.DataFrame
 ) -> Documents:
     num_before = diagnostics.num_errors
     corpus = load_corpus(paths, entries, diagnostics, gold=gold)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from erag_ray.annotators import Evidence, annotator_named, applicable_queries
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.datasets import Dataset
 from erag_ray.inputs.reader_sample import reader_queries
 from erag_ray.kinds import Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from erag_ray.annotators import judged_pairs, request_specs
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.datasets import sample
 from erag_ray.runs import pairs
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from erag_ray.agreement import STATISTICS, agree
 from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
-from erag_ray.config import KINDS, JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import KINDS, ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.measures import canonical_name, check_measures

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from erag_ray.annotators import uses
-from erag_ray.config import KNOWN, JobConfig
+from erag_ray.config.job import KNOWN, JobConfig
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loaded
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
@@ -117,12 +117,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     needed = _needed(config, loaded.queries, entries)
     with stage_progress("loading passages", show=config.progress):
-        documents = load_documents(
-            config,
-            needed,
-            diagnostics,
-            gold=loaded.provenance,
-        )
+        documents = load_documents(config, needed, diagnostics, gold=loaded.provenance)
     runs, corpus = documents.runs, documents.corpus
     with stage_progress("checking the inputs", show=config.progress):
         if loaded.queries.height:

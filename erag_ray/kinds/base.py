@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from erag_ray.config import JudgeConfig, PromptConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.prompt import PromptConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.requests import Form, Passage, Prompt, Request, Response, custom_prompt, prompt_named
 

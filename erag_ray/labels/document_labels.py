@@ -21,7 +21,7 @@ from erag_ray.annotators import (
     unrelated_pairs,
     uses,
 )
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import Finished, Values
 from erag_ray.inputs import EVIDENCE_TABLES, Inputs, evidence_of, label_settings, reader_evidence, scores_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inference import Finished
 from erag_ray.inputs import Inputs, end_to_end_settings, sample_notes, scores_of
 from erag_ray.kinds import ANSWER

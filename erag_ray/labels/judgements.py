@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inference import INSTEAD_OF_ANSWERS, Finished, run_stage
 from erag_ray.inputs import Inputs
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, AUXILIARY_ANSWER, judge_passages, judgement

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inference import check_share
 from erag_ray.scores import Scoring
 

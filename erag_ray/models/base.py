@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.models.budget import Budget
 from erag_ray.requests import Form, Need, Prompt, Request, Response, as_messages, as_text

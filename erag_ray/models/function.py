@@ -8,7 +8,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import ClassVar
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import DEFAULT_BATCH, TOKEN_CHARACTERS, Model, Rendered, Resources
 from erag_ray.models.loop import LoopThread

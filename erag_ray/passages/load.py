@@ -40,12 +40,7 @@ from erag_ray.files import (
 from erag_ray.store import is_folder, part_paths
 
 CORPUS_COLUMNS = pl.Schema(
-    {
-        "doc_id": pl.String(),
-        "page_id": pl.String(),
-        "title": pl.String(),
-        "text": pl.String(),
-    }
+    {"doc_id": pl.String(), "page_id": pl.String(), "title": pl.String(), "text": pl.String()}
 )
 ID_COLUMNS = pl.Schema({"doc_id": pl.String(), "place": pl.UInt32()})
 BATCH_SIZE = 1 << 16

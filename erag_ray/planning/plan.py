@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from erag_ray.annotators import request_specs
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inputs import Inputs, evidence_of, judged_queries, reader_evidence, reader_queries
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
 from erag_ray.models import (

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from erag_ray.annotators import request_specs
-from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind, Role

@@ -7,7 +7,8 @@ import dataclasses
 import rich.console
 
 from erag_ray.analyses.contract import Results
-from erag_ray.config import JobConfig, ReportConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.report import ReportConfig
 from erag_ray.errors import JobError
 from erag_ray.parts.model import Report
 from erag_ray.progress import stage_progress

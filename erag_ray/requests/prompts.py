@@ -16,7 +16,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from erag_ray.config import BUILT_IN, PROMPT_CHOICES, PromptConfig, fields_of
+from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, PromptConfig, fields_of
 from erag_ray.requests.request import Example, Passage, Prompt
 from erag_ray.requests.untitled import without_title
 

@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Protocol
 
 import polars as pl
 
-from erag_ray.config import OUTSIDE_KINDS, RetrieverConfig
+from erag_ray.config.outside import OUTSIDE_KINDS
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.registry import find
 from erag_ray.retrieve.lists import LIST_COLUMNS, best, ranked
 from erag_ray.retrieve.passage_fields import SEARCHED
@@ -91,9 +92,7 @@ INDEXED = {
     "dense": "erag_ray.retrieve.dense.index:Dense",
     "lucene": "erag_ray.retrieve.lucene:Lucene",
 }
-IN_MEMORY = {
-    "random": "erag_ray.retrieve.random_baseline:Random",
-}
+IN_MEMORY = {"random": "erag_ray.retrieve.random_baseline:Random"}
 OF_RUNS = {
     "rrf": "erag_ray.retrieve.rrf:ReciprocalRank",
     "rerank": "erag_ray.retrieve.dense.reranking:CrossEncoder",

@@ -85,7 +85,4 @@ def analyser_settings(name: str) -> dict[str, str | None]:
     return {"name": name, "rule": getattr(analyser_named(name), "settings", None), **versions}
 
 
-ANALYSERS: dict[str, type[Analyser]] = {
-    "english": English,
-    "korean": Korean,
-}
+ANALYSERS: dict[str, type[Analyser]] = {"english": English, "korean": Korean}

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
 from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
 from erag_ray.retrieve.shards import read_found, write_queries, write_texts
@@ -197,14 +197,7 @@ class SearchWords:
     """Searches one shard for a slice of the queries; leaves ``found``."""
 
     def __init__(
-        self,
-        *,
-        index: str,
-        work: str,
-        depth: int,
-        num_slices: int,
-        num_queries: int,
-        method: str,
+        self, *, index: str, work: str, depth: int, num_slices: int, num_queries: int, method: str
     ) -> None:
         self._index, self._work = Folder(index), Folder(work)
         self._depth = depth

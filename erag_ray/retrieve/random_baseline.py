@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import xxhash
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.lists import LIST_COLUMNS
 
 

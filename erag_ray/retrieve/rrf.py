@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.lists import by_score
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.config import RetrieveConfig
+from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.progress import counted

@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.config import JobConfig, RetrieveConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.datasets import LoadedQueries, load_queries, sample_loaded
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics

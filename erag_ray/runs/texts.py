@@ -17,11 +17,7 @@ SOURCE = ("run_id", "query_id", "rank")
 
 
 def load_corpus(
-    paths: Sequence[str],
-    entries: pl.DataFrame,
-    diagnostics: Diagnostics,
-    *,
-    gold: pl.DataFrame,
+    paths: Sequence[str], entries: pl.DataFrame, diagnostics: Diagnostics, *, gold: pl.DataFrame
 ) -> pl.DataFrame:
     """Return CORPUS of the documents of runs, and of gold documents and pages: from passage files and from the lists.
 

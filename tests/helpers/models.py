@@ -13,7 +13,8 @@ import tokenizers
 import torch
 import transformers
 
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, Case, Kind
 from erag_ray.models import Model, make_model, model_class

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Model
 from erag_ray.requests import Request, Response
 

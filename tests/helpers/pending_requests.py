@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from models import form_for
 
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import Work
 from erag_ray.models import make_model, model_id
 from erag_ray.requests import Request, Response

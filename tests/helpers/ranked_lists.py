@@ -6,7 +6,7 @@ import tempfile
 
 import polars as pl
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.stage import do_here
 from erag_ray.schemas import CORPUS

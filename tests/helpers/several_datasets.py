@@ -6,7 +6,7 @@ import pathlib
 
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line, write_tiny
 
-from erag_ray.config import RetrieveConfig, RetrieverConfig
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.retrieve.stage import retrieve
 
 CLAIMS = {

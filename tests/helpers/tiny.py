@@ -20,7 +20,8 @@ from polars.testing import assert_frame_equal
 
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.export import export
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.extensions import further_lists, requested
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare

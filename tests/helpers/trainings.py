@@ -17,7 +17,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig

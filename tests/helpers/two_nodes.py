@@ -9,7 +9,7 @@ import psutil
 import pytest
 from crashes import write_larger
 
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 
 # Ray warns of its own inner workings
 MARKS = [

@@ -13,14 +13,7 @@ from gold import gold_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.annotators import (
-    ANNOTATORS,
-    Annotator,
-    Evidence,
-    annotate,
-    annotator_named,
-    applicable_queries,
-)
+from erag_ray.annotators import ANNOTATORS, Annotator, Evidence, annotate, annotator_named, applicable_queries
 from erag_ray.annotators.contains import dpr_form
 from erag_ray.kinds import (
     ANSWER,

@@ -11,16 +11,12 @@ import textwrap
 
 import pytest
 
-from erag_ray.config import (
-    JobConfig,
-    JudgeConfig,
-    ReaderConfig,
-    ReportKeys,
-    RetrieveConfig,
-    SearchConfig,
-    expand,
-    parse,
-)
+from erag_ray.config.command_line.parsing import expand, parse
+from erag_ray.config.job import JobConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.report import ReportKeys
+from erag_ray.config.retrieval import RetrieveConfig, SearchConfig
 from erag_ray.extras.train.config import TrainConfig
 
 YAML = """
@@ -160,7 +156,7 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
         ("out: a\nretrievers:\n", "2: retrievers has no value; give one, or leave the key out"),
         ("out: a\nreader: {kind: }\n", "2: reader.kind has no value; give one, or leave the key out"),
         ("runs:\n  bm25:\n", "2: runs.bm25 has no value; give one, or leave the key out"),
-        ("out: a\nreader:\n  - kind: echo\n", "2: reader: expected keys (kind, options, model, ...), got a list"),
+        ("out: a\nreader:\n  - kind: echo\n", "2: reader: expected keys (kind, model, options, ...), got a list"),
         # values of a wrong type
         ("out: a\ndepth: two\n", "2: depth: expected a whole number, got two"),
         ("out: a\nreader:\n  dtype: int3\n", "3: reader.dtype: expected one of float32, tf32, bfloat16, float16, "
@@ -170,9 +166,9 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
         ("depth: '5'\n", "1: depth: expected a whole number, got '5'. Write 5 without quotes"),
         ("progress: fasle\n", "1: progress: expected true or false, got fasle. Did you mean false?"),
         ("annotators: erag\n", "1: annotators: expected a list of texts, got erag. Write annotators: [erag]"),
-        ("reader: gpt-4\n", "1: reader: expected keys (kind, options, model, ...), got gpt-4. Write reader.model: "
+        ("reader: gpt-4\n", "1: reader: expected keys (kind, model, options, ...), got gpt-4. Write reader.model: "
          "gpt-4"),
-        ("retrievers: {a: bm25}\n", "1: retrievers.a: expected keys (kind, searches, analyser, ...), got bm25. Write "
+        ("retrievers: {a: bm25}\n", "1: retrievers.a: expected keys (kind, model, object, ...), got bm25. Write "
          "retrievers.a.kind: bm25"),
         ("reader: {model: {name: x}}\n", "1: reader.model: expected a text or null, got keys (name)"),
         ("runs: a.trec\n", "1: runs: expected names with values, got a.trec. Write runs.NAME: a.trec"),
@@ -180,9 +176,9 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
          "5: retrievers.b.k1: expected a number, got x"),
         # values out of range
         ("out: a\ndepth: 0\n", "2: depth must be at least 1, got 0"),
-        ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must be 0 to 2, got 9"),
+        ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must lie in 0..2, got 9"),
         ("depth: 3\ncutoffs: [1]\nend_to_end_depths: [1, 4]\n", "3: end_to_end_depths: 4 is not within 1..depth=3"),
-        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must lie in 0..1, got 7.0"),
+        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must lie in 0..1, got 7"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_is_told_with_its_line(
@@ -221,17 +217,12 @@ def test_stages_of_a_training_have_one_name_and_a_line_each(
     )
 
 
-def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "reader.yaml").write_text("kind: echo\nnum_examples: 1\n")
+def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path) -> None:
     (tmp_path / "job.yaml").write_text(
         "runs: &runs {a: a.trec}\nreader.kind: ipa\nreader.model: x\njudge: {<<: {model: y}}\nscore:\n"
     )
     found = parse(JobConfig, "A job.", ["--config", str(tmp_path / "job.yaml")])
     assert (found.reader.kind, found.reader.model, found.judge.model, found.score) == ("ipa", "x", "y", None)
-    (tmp_path / "job.yaml").write_text(f"reader: {tmp_path}/reader.yaml\n")
-    assert parse(JobConfig, "A job.", ["--config", str(tmp_path / "job.yaml")]).reader.kind == "echo"
-    (tmp_path / "reader.yaml").write_bytes(b"kind: caf\xe9")
-    assert "reader.yaml:1: not UTF-8" in refused(capsys, "--config", str(tmp_path / "job.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -377,7 +368,7 @@ def test_expand_leaves_what_is_not_given_at_its_default() -> None:
 def field_docstrings(config: type) -> dict[str, str]:
     """The docstring that stands under each field of a class and of those that it inherits from."""
     docstrings = {}
-    for one in config.__mro__[:-1]:
+    for one in filter(dataclasses.is_dataclass, reversed(config.__mro__)):
         (found,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
         assert isinstance(found, ast.ClassDef)
         for node, following in zip(found.body, found.body[1:], strict=False):
@@ -407,14 +398,3 @@ def test_help_documents_every_key(
             if field.name not in ("reader", "judge", "search", "report"):
                 # a group of options shows its class's docstring
                 assert re.search(rf"--{prefix}{field.name}\b.*?{re.escape(text)}", shown), field.name
-
-
-def test_a_key_that_comes_twice_in_a_file_is_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
-) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text("runs:\n  bm25: a.trec\n  bm25: b.trec\n")
-    with pytest.raises(SystemExit) as stopped:
-        parse(JobConfig, "A job.", ["--config", str(file)])
-    assert stopped.value.code == 2
-    assert f"{file}:3: the key bm25 comes twice" in capsys.readouterr().err

@@ -13,9 +13,12 @@ import pytest
 import yaml
 
 import erag_ray as er
-from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig, build, parse
-from erag_ray.config.keys import config_in, field_hints
-from erag_ray.config.keys.names import members_of
+from erag_ray.config.command_line.parsing import parse
+from erag_ray.config.job import JobConfig
+from erag_ray.config.keys.names import config_in, field_hints, members_of
+from erag_ray.config.keys.values import build
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.train.config import TrainConfig

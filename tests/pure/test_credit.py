@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.analyses.cells import CELLS
-from erag_ray.config import CREDITS as NAMES
-from erag_ray.config import ORDERS, JobConfig
+from erag_ray.config.job import CREDITS as NAMES
+from erag_ray.config.job import ORDERS, JobConfig
 from erag_ray.extras.credit import (
     CreditLists,
     credit_lists,

@@ -9,21 +9,8 @@ import pathlib
 import tempfile
 
 import pytest
-from fuzz_oracles import (
-    LINES,
-    OBJECTS,
-    TEXTS,
-    Oracle,
-    Read,
-)
-from fuzzing import (
-    as_json,
-    as_lines,
-    check_outcome,
-    damaged,
-    odd_records,
-    tried,
-)
+from fuzz_oracles import LINES, OBJECTS, TEXTS, Oracle, Read
+from fuzzing import as_json, as_lines, check_outcome, damaged, odd_records, tried
 from hypothesis import given
 from hypothesis import strategies as st
 

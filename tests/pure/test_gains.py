@@ -19,7 +19,8 @@ from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.harm import harm_notes, harm_warnings
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError, JobError
 from erag_ray.inference.stage import run_stage

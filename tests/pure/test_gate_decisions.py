@@ -64,11 +64,7 @@ def test_a_pass_takes_a_bound_above_the_margin_not_at_it() -> None:
 
 
 @given(
-    st.integers(0, 40),
-    st.integers(0, 40),
-    st.integers(10, 300),
-    st.floats(0.001, 0.3),
-    st.floats(0.001, 0.3),
+    st.integers(0, 40), st.integers(0, 40), st.integers(10, 300), st.floats(0.001, 0.3), st.floats(0.001, 0.3)
 )
 def test_a_larger_margin_never_makes_a_verdict_worse(
     won: int, lost: int, same: int, a: float, b: float

@@ -11,7 +11,7 @@ from tiny import QUESTIONS, Tiny, compare, table
 
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.inputs import prepare
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, RUNS

@@ -14,7 +14,7 @@ from guides import BLOCK, ROOT, anchors, blocks, guides, links, section, table_r
 
 from erag_ray.analyses.every import all_tables
 from erag_ray.annotators import ANNOTATORS
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.extras.papers.schemas import DUAL_LABELS
 from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
 from erag_ray.extras.train.schemas import EXAMPLES

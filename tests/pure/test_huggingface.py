@@ -13,7 +13,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, expand
+from erag_ray.config.command_line.parsing import expand
+from erag_ray.config.job import JobConfig
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.datasets import load_queries
 from erag_ray.files import Diagnostics
 from erag_ray.store import NOT_LOCAL, dataset_name, file_stamp

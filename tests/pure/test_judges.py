@@ -13,7 +13,8 @@ import torch
 from tiny import Tiny, table
 
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError, JobError
 from erag_ray.inference.stage import run_stage

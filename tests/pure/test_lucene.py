@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from ranked_lists import corpus_of
 
-from erag_ray.config import RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.retrieve import lucene, make_retriever
 from erag_ray.retrieve.stage import retrieve
 from erag_ray.sharded_tasks import do_tasks

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.config import JobConfig, expand, parse
+from erag_ray.config.command_line.parsing import expand, parse
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.logs import on_stderr, say
 from erag_ray.masking import Secret, masked, masked_message, masked_traceback
@@ -144,7 +145,7 @@ def test_all_that_a_job_says_is_masked(
 PROGRAM = """
 import sys
 from erag_ray.cli.run import run_job
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.masking import Secret
 
 def main(config):

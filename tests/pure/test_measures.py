@@ -93,12 +93,7 @@ def test_check_measures_lets_declared_labels_pass() -> None:
             "signed, and AP, nDCG are not defined.*only P, Success, Harmful",
         ),
         (["Harmful"], "binary", None, "binary, and Harmful are not defined"),
-        (
-            ["Harmful", "R"],
-            "graded",
-            None,
-            "graded, and Harmful, R are not defined.*only P, nDCG, Success",
-        ),
+        (["Harmful", "R"], "graded", None, "graded, and Harmful, R are not defined.*only P, nDCG, Success"),
     ],
 )
 def test_check_measures_names_what_is_wrong(

@@ -10,7 +10,8 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.config import PromptConfig, ReaderConfig
+from erag_ray.config.prompt import PromptConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.models import make_model
 from erag_ray.models.local.model import PromptTokens

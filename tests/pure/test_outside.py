@@ -13,7 +13,8 @@ import pytest
 from outside_kind import ABSTENTION
 from tiny import Tiny, compare, table
 
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
@@ -124,10 +125,7 @@ def requests_to(form: Form, *questions: str) -> list[Request]:
 
 CASES = {
     "fewer": ([], "no response to 1 of 1 requests"),
-    "twice": (
-        [(0, Response(text="a")), (0, Response(text="b"))],
-        "yielded index 0 twice",
-    ),
+    "twice": ([(0, Response(text="a")), (0, Response(text="b"))], "yielded index 0 twice"),
     "others": ([(7, Response(text="a"))], "yielded index 7 twice, or it is outside"),
     "no pair": (["text"], "run yielded 'text', not a request's index and an erag_ray.models.Response"),
     "no text": ([(0, Response())], "run yielded the text None for a request to generate"),

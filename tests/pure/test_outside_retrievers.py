@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import JobError
 from erag_ray.files import Document, document_of, text_id, with_text
 from erag_ray.retrieve.outside import LIST_TEXT_COLUMNS, as_search, search_all, searching
@@ -81,10 +81,7 @@ RANDOM = str(uuid.UUID(int=7, version=4))
         ((7, "a text"), Document("7", "a text")),
         (["d1", "a text", 2], Document("d1", "a text", None, 2.0)),
         ({"text": "a"}, Document(None, "a")),
-        (
-            {"id": "d1", "text": "a", "title": "T", "score": np.float32(0.5)},
-            Document("d1", "a", "T", 0.5),
-        ),
+        ({"id": "d1", "text": "a", "title": "T", "score": np.float32(0.5)}, Document("d1", "a", "T", 0.5)),
         ({"doc_id": 1, "content": "a", "meta": {"title": "T"}}, Document("1", "a", "T")),
         ({"page_content": "a", "metadata": {"id": "m"}, "score": "high"}, Document("m", "a")),
         (Page("a", {"title": "T", "source": "file.pdf"}), Document(None, "a", "T")),

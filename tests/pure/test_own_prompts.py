@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import Tiny, compare, job_command, table, work_of
 
-from erag_ray.config import ExampleConfig, PromptConfig, ReaderConfig
-from erag_ray.config.prompt import read_prompt
+from erag_ray.config.prompt import ExampleConfig, PromptConfig, read_prompt
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case, Kind
 from erag_ray.planning.pending import (
@@ -178,11 +179,7 @@ def test_each_dataset_is_asked_of_its_own_model() -> None:
         ("answer", "fever"): use("fid-1", sees_order=False),
     }
     found = requests_of(
-        ("q1", ["d1", "d2"]),
-        ("q1", ["d2", "d1"]),
-        ("q3", ["d1", "d2"]),
-        ("q3", ["d2", "d1"]),
-        uses=uses,
+        ("q1", ["d1", "d2"]), ("q1", ["d2", "d1"]), ("q3", ["d1", "d2"]), ("q3", ["d2", "d1"]), uses=uses
     )
     assert found["model"].to_list() == ["causal-1", "causal-1", "fid-1", "fid-1"]
     # the order matters to the first only

@@ -54,10 +54,7 @@ def test_ids_may_be_numbers(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            '{"query-id": "q1", "corpus-id": "d1"}',
-            "no score; it has query-id, corpus-id. Name the columns",
-        ),
+        ('{"query-id": "q1", "corpus-id": "d1"}', "no score; it has query-id, corpus-id. Name the columns"),
         ('{"qid": "q1", "score": 1}', "no corpus-id; it has qid, score. Name the columns"),
         ('{"query-id": "q1", "corpus-id": null, "score": 1}', "corpus-id is None; it must be an id"),
         ('{"query-id": " ", "corpus-id": "d", "score": 1}', "query-id is ' '; it must be an id"),

@@ -15,7 +15,8 @@ from ray._private.runtime_env.working_dir import WorkingDirPlugin
 
 from erag_ray.cli.run import run_job
 from erag_ray.cli.submission import check_outputs
-from erag_ray.config import JobConfig, parse
+from erag_ray.config.command_line.parsing import parse
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.world.config import WorldConfig
 

@@ -2,82 +2,159 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import json
+import os
+import shutil
+import sys
+import textwrap
+import types
+import typing
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
-import jsonargparse
+from erag_ray.config.keys.names import (
+    below,
+    bounds_in,
+    config_in,
+    field_hints,
+    field_types,
+    is_config,
+    members_of,
+    unknown_key,
+)
 
 ALL = "--help.all"
+INDENT = 24
+OPTIONS = {
+    "-h, --help": "Show this help and exit.",
+    ALL: "Show all keys, not only those of every day, and exit.",
+    "--config FILE": "YAML file with any of the keys; of several, later ones win.",
+    "--print_config": "Print all keys with their values, and exit.",
+}
+SIGNS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}
+_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "value"}
 
 
-class Formatter(argparse.RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):
-    """Leaves the lines of a job's description as they are: commands stand among them."""
-
-
-def show_help(kind: type, description: str, words: Sequence[str]) -> NoReturn:
-    """Print the help that the options ask for, and exit.
+def help_text(kind: type, description: str, words: Sequence[str]) -> str:
+    """Return the help that the options ask for.
 
     Args:
         kind: the config of the job.
         description: of the job.
         words: such as ``--help``, ``--help.all`` and ``--retrievers.help``.
+
+    Raises:
+        ValueError: the last is of a key that has no keys below it.
     """
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
-    parser = _Parser(description=description, usage=usage, formatter_class=Formatter, default_env=False)
-    parser.everyday, parser.shows_all = getattr(kind, "EVERYDAY", {}), ALL in words
-    parser.add_argument(ALL, action="help", help="Show all keys, not only those of every day, and exit.")
-    parser.add_argument("--config", help="YAML file with any of the keys")
-    parser.add_argument(
-        "--print_config", action="store_true", help="Print all keys with their values, and exit."
+    groups = [word.removeprefix("--").removesuffix(".help") for word in words if word.endswith(".help")]
+    name = os.path.basename(sys.argv[0])
+    lines = [f"usage: {name} --config FILE.yaml [--KEY VALUE ...]", "", description.strip("\n")]
+    if groups:
+        if not is_config(config := _config_at(kind, groups[0])):
+            raise ValueError(unknown_key(f"{groups[0]}.help", kind, mark="--"))
+        return "\n".join([*lines, "", *_title(config), *_group(config, groups[0])]) + "\n"
+    lines += ["", "options:", *(line for key, text in OPTIONS.items() for line in _entry(key, text))]
+    everyday = getattr(kind, "EVERYDAY", {})
+    shown = [key for keys in everyday.values() for key in keys]
+    for title, keys in everyday.items():
+        lines += ["", f"{title}:", *(line for key in keys for line in _key(kind, key))]
+    if ALL in words or not everyday:
+        lines += ["", *_title(kind), *_group(kind, "", shown)]
+    return "\n".join(lines) + "\n"
+
+
+def _title(kind: type) -> Iterator[str]:
+    yield f"{inspect.cleandoc(str(kind.__doc__)).splitlines()[0].removesuffix('.')}:"
+
+
+def _group(kind: type, path: str, shown: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines of the keys of a config, and of those always there inside it, but for those shown already."""
+    inside = [name for name, hint in field_hints(kind).items() if is_config(hint)]
+    for name in sorted(field_hints(kind), key=lambda name: name != "kind"):
+        if name not in inside and below(path, name) not in shown:
+            yield from _key(kind, name, path)
+    for name in inside:
+        yield from ("", f"{_texts(kind)[name].removesuffix('.')}:")
+        yield from _group(field_hints(kind)[name], below(path, name), shown)
+
+
+def _config_at(kind: Any, path: str) -> Any:
+    """Return the config below a key with dots, also one of several by name."""
+    for name in path.split("."):
+        hint = field_hints(kind).get(name)
+        named = [typing.get_args(one)[1] for one in members_of(hint) if typing.get_origin(one) is dict]
+        kind = config_in(named[0] if named else hint)
+    return kind
+
+
+def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:
+    """Yield the lines of a key: its text, its type with bounds, and its default."""
+    parent, _, name = key.rpartition(".")
+    config = _config_at(kind, parent) if parent else kind
+    hint, full = field_hints(config)[name], below(path, key)
+    if is_config(_config_at(config, name)):
+        yield from _entry(f"--{full}.help", "Show its keys and exit.")
+    field = next(one for one in dataclasses.fields(config) if one.name == name)
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    shown = "" if default is dataclasses.MISSING else f", default: {_shown(default)}"
+    bounds = "".join(
+        f" {SIGNS[sign]} {bound}" for sign, bound in bounds_in(field_types(config)[name]).items()
     )
-    parser.add_class_arguments(kind, fail_untyped=True)
-    parser.parse_args(list(words))
-    raise SystemExit(0)
+    first, *others = map(_kind, members_of(hint))
+    kinds = " or ".join([first + bounds, *others])
+    yield from _entry(f"--{full} {name.upper()}", f"{_texts(config)[name]} ({kinds}{shown})")
 
 
-class _Parser(jsonargparse.ArgumentParser):
-    """A parser whose help has the everyday keys only, unless all are asked for."""
-
-    everyday: Mapping[str, Sequence[str]] = {}
-    shows_all = False
-
-    def format_help(self, *arguments: Any) -> str:
-        """Return the help."""
-        groups = self._action_groups
-        self._action_groups = help_groups(self, self.everyday, show_all=self.shows_all)
-        try:
-            return super().format_help(*arguments)
-        finally:
-            self._action_groups = groups
+def _kind(hint: Any) -> str:
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(map(str, inside))
+    if origin is list:
+        return f"list of {_kind(inside[0])}s".replace("keyss", "keys")
+    if origin is dict:
+        return f"name: {_kind(inside[1])}"
+    return "keys" if is_config(hint) else "null" if hint is types.NoneType else _NAMES[hint]
 
 
-def help_groups(parser: Any, everyday: Mapping[str, Sequence[str]], *, show_all: bool) -> list[Any]:
-    """Return groups of a parser's arguments in the order of its help.
-
-    Args:
-        parser: with one group for each config, after those for positional arguments and for options.
-        everyday: title -> keys; without any, all keys are everyday ones.
-        show_all: whether the other keys are shown too.
-    """
-    _positional, options, *configs = parser._action_groups
-    if not everyday:
-        return [options, *configs]
-    actions = {action.dest: action for group in configs for action in group._group_actions}
-    # some keys have a help of their own
-    names = {
-        title: [name for key in keys for name in (f"{key}.help", key)] for title, keys in everyday.items()
-    }
-    shown = [_group(parser, title, map(actions.pop, filter(actions.get, of))) for title, of in names.items()]
-    if show_all:
-        for group in configs:
-            others = [action for action in group._group_actions if action.dest in actions]
-            shown.append(_group(parser, group.title, others))
-    return [options, *shown]
+def _shown(default: Any) -> str:
+    if dataclasses.is_dataclass(default):
+        return "as below"
+    if isinstance(default, list) and any(map(dataclasses.is_dataclass, default)):
+        return "as above"
+    return default if isinstance(default, str) else json.dumps(default)
 
 
-def _group(parser: Any, title: str, actions: Iterable[Any]) -> Any:
-    group = argparse._ArgumentGroup(parser, title)
-    group._group_actions = list(actions)
-    return group
+@functools.cache
+def _texts(kind: Hashable) -> dict[str, str]:
+    """Return the docstring below each field of a config and of those that it inherits from."""
+    texts = {}
+    parents = reversed(kind.__mro__)  # type: ignore[attr-defined]
+    for one in [one for one in parents if "__dataclass_fields__" in vars(one)]:
+        body = _classes(one.__module__)[one.__name__].body
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    return texts
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _entry(key: str, text: str) -> Iterator[str]:
+    width = min(shutil.get_terminal_size().columns, 120) - 2
+    space = " " * INDENT
+    wrapped = textwrap.wrap(text, max(width - INDENT, 20), break_long_words=False, break_on_hyphens=False)
+    first = f"  {key}"
+    if len(first) > INDENT - 2:
+        yield first
+    elif wrapped:
+        yield first.ljust(INDENT) + wrapped.pop(0)
+    yield from (space + line for line in wrapped)

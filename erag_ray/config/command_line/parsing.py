@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from erag_ray.config.command_line.yaml_files import Locations, Tree, compose_text, insert, overlay, read_yaml
-from erag_ray.config.keys import (
-    KeysError,
-    Written,
-    build,
-    config_in,
-    inner_hint,
-    is_config,
-    is_raw,
-    split_key,
-    unknown_key,
-)
+from erag_ray.config.command_line.help import help_text
+from erag_ray.config.command_line.yaml_files import Locations, Tree, compose_text, read_yaml
+from erag_ray.config.keys.messages import KeysError
+from erag_ray.config.keys.names import config_in, inner_hint, is_config, is_raw, split_key, unknown_key
+from erag_ray.config.keys.scalars import written
+from erag_ray.config.keys.values import build
 from erag_ray.masking import masked_message
 from erag_ray.uris import searched_in, uri_fault
 
@@ -34,15 +29,12 @@ HELP = ("-h", "--help", "--help.all")
 def parse(kind: type[Config], description: str, argv: Sequence[str] | None = None) -> Config:
     """Return the job's config from ``--config FILE.yaml`` and options; exit with code 2 and messages if it is wrong."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if helps := [
-        word for word in words if word in HELP or (word.startswith("--") and word.endswith(".help"))
-    ]:
-        # the library that lays out the help takes a moment to import
-        from erag_ray.config.command_line.help import show_help
-
-        show_help(kind, description, helps)
+    helps = [word for word in words if word in HELP or (word.startswith("--") and word.endswith(".help"))]
     locations: Locations = {}
     try:
+        if helps:
+            sys.stdout.write(help_text(kind, description, helps))
+            raise SystemExit(0)
         tree = _tree(kind, [word for word in words if word != PRINT], locations)
         config: Config = expand(build(kind, tree))
     except KeysError as error:
@@ -99,48 +91,46 @@ def _tree(kind: type, words: Sequence[str], locations: Locations) -> Tree:
 
 def _add_file(kind: type, tree: Tree, file: str, locations: Locations) -> None:
     try:
-        keys = read_yaml(file, kind, locations)
+        keys = read_yaml(file, locations)
     except OSError as error:
-        text = (
-            f"--config: {file} is not a file that can be read: {error.strerror or error}{searched_in(file)}"
-        )
-        raise ValueError(text) from error
-    overlay(kind, tree, keys, locations, file)
+        reason = f"{error.strerror or error}{searched_in(file)}"
+        raise ValueError(f"--config: {file} is not a file that can be read: {reason}") from error
+    _overlay(kind, tree, keys)
 
 
 def _add_option(kind: type, tree: Tree, option: str, text: str, locations: Locations) -> None:
-    option, appends, _ = option.partition("+")
-    names, hint, current = split_key(kind, option), kind, tree
-    for name in names:
-        default = _default(hint, name)
-        hint = inner_hint(hint, name)
-        current = current.get(name, default) if isinstance(current, dict) else default
-    value = Written(text, is_quoted=not text) if is_raw(hint, text) else compose_text(text)
-    if appends:
-        value = [*(current or []), *(value if isinstance(value, list) else [value])]
+    names = split_key(kind, option)
+    hint = functools.reduce(inner_hint, names, kind)
+    value = written(text, is_quoted=not text) if is_raw(hint, text) else compose_text(text)
     for key in [key for key in locations if key == option or key.startswith((f"{option}.", f"{option}["))]:
         # what the command line sets has no line
         del locations[key]
     locations[option] = ""
-    insert(kind, tree, names, value, locations, "")
+    _set(kind, tree, names, value)
 
 
-def _default(hint: Any, name: str) -> Any:
-    """Return the list that a key has if nobody sets it; None for other keys."""
-    config = config_in(hint)
-    fields = dataclasses.fields(config) if is_config(config) else ()
-    factory = next((field.default_factory for field in fields if field.name == name), None)
-    is_list = str(inner_hint(hint, name)).startswith("list")
-    return factory() if is_list and callable(factory) else None
+def _overlay(hint: Any, tree: Tree, keys: Mapping[str, Any]) -> None:
+    """Set keys in a tree: configs key by key, everything else as a whole; ``reader.model`` is a key of ``reader``."""
+    for name, value in keys.items():
+        _set(hint, tree, split_key(hint, name) or [name], value)
+
+
+def _set(hint: Any, tree: Tree, names: Sequence[str], value: Any) -> None:
+    """Set one key, by the names on the way to it."""
+    name, *others = names
+    inside = inner_hint(hint, name)
+    if not others and not (is_config(config_in(inside)) and isinstance(value, dict)):
+        tree[name] = value
+        return
+    tree[name] = dict(tree[name]) if isinstance(tree.get(name), dict) else {}
+    if others:
+        _set(inside, tree[name], others, value)
+    else:
+        _overlay(config_in(inside), tree[name], value)
 
 
 def _is_key(kind: Any, option: str) -> bool:
-    """Return whether an option is a key, or a key of a list with ``+``, which adds to it."""
-    key, appends, _ = option.partition("+")
-    hint = kind
-    for name in split_key(kind, key):
-        hint = inner_hint(hint, name)
-    return hint is not None and (not appends or (option.endswith("+") and str(hint).startswith("list")))
+    return functools.reduce(inner_hint, split_key(kind, option), kind) is not None
 
 
 def expand(config: Config) -> Config:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import yaml
 
-from erag_ray.config.keys import Written, config_in, field_hints, inner_hint, is_config, split_key
+from erag_ray.config.keys.scalars import Written, written
 
 HINTS = {
     "found character '\\t' that cannot start any token": "indent with blanks, not with tabs",
@@ -23,12 +23,11 @@ Locations = dict[str, str]
 """Key, with dots and places in lists (``curriculum[1].epochs``) -> ``FILE:LINE: ``."""
 
 
-def read_yaml(file: str, kind: type, locations: Locations, key: str = "") -> Tree:
-    """Return the keys of a file, with those of the files that it names (``config`` is read first).
+def read_yaml(file: str, locations: Locations, key: str = "") -> Tree:
+    """Return the keys of a file.
 
     Args:
         file: path of a YAML file.
-        kind: the config that it is read for.
         locations: receives the line of each key.
         key: of the config, if it is one inside another.
 
@@ -36,69 +35,15 @@ def read_yaml(file: str, kind: type, locations: Locations, key: str = "") -> Tre
         ValueError: the file is not YAML, or a key comes twice. The message names the line.
         OSError: it cannot be read.
     """
+    data = pathlib.Path(file).read_bytes()
     try:
-        root = _composed(file)
+        root = _checked(lambda: yaml.compose(data.decode(), Loader=yaml.SafeLoader), file, data)
         if not isinstance(root, yaml.MappingNode):
             raise ValueError(f"{file}:1: holds no keys; write lines of the form KEY: VALUE")
-        lines: Locations = {}
-        written = _tree(root, file, key, lines)
-        tree: Tree = {}
-        if not key and "config" in written and "config" not in field_hints(kind):
-            first = _named_file(written.pop("config"), file)
-            if first is None:
-                raise ValueError(f"{lines['config']}config: expected the path of a YAML file")
-            overlay(kind, tree, read_yaml(first, kind, locations), locations, file)
-        locations.update(lines)
-        overlay(kind, tree, written, locations, file, key)
+        tree: Tree = _tree(root, file, key, locations)
     except RecursionError:
         raise ValueError(f"{file}: is nested too deep, or holds itself") from None
     return tree
-
-
-def overlay(
-    hint: Any, tree: Tree, keys: Mapping[str, Any], locations: Locations, file: str, key: str = ""
-) -> None:
-    """Set the keys in a tree: configs key by key, everything else as a whole; ``reader.model`` is a key of ``reader``.
-
-    A config that is given by the path of a YAML file gets the keys of this file.
-    """
-    for name, value in keys.items():
-        names = split_key(hint, name) or [name]
-        insert(hint, tree, names, value, locations, file, key)
-
-
-def insert(
-    hint: Any, tree: Tree, names: list[str], value: Any, locations: Locations, file: str, key: str = ""
-) -> None:
-    """Set one key, by the names on the way to it (see `overlay`)."""
-    name, inside = names[0], inner_hint(hint, names[0])
-    key = f"{key}.{name}" if key else name
-    if len(names) > 1:
-        below = tree.get(name)
-        tree[name] = dict(below) if isinstance(below, dict) else {}
-        insert(inside, tree[name], names[1:], value, locations, file, key)
-        return
-    config = config_in(inside)
-    if is_config(config) and isinstance(value, Written) and (inside is config or value.text.startswith("{")):
-        path = _named_file(value, file)
-        value = read_yaml(path, config, locations, key) if path else value
-    if is_config(config) and isinstance(value, dict):
-        below = tree.get(name)
-        tree[name] = dict(below) if isinstance(below, dict) else {}
-        overlay(config, tree[name], value, locations, file, key)
-    else:
-        tree[name] = value
-
-
-def _named_file(value: Any, file: str) -> str | None:
-    """Return the path that a value names, from the folder of ``file`` or the working folder; None without a file."""
-    if not isinstance(value, Written):
-        return None
-    paths = [pathlib.Path(file).parent / value.text, pathlib.Path(value.text)]
-    try:
-        return next((str(path) for path in paths if path.is_file()), None)
-    except (OSError, ValueError):
-        return None
 
 
 def compose_text(text: str) -> Any:
@@ -108,11 +53,6 @@ def compose_text(text: str) -> Any:
         return Written(text) if node is None else _tree(node, "", "", {})
     except (ValueError, RecursionError):
         return Written(text)
-
-
-def _composed(file: str) -> yaml.Node | None:
-    data = pathlib.Path(file).read_bytes()
-    return _checked(lambda: yaml.compose(data.decode(), Loader=yaml.SafeLoader), file, data)
 
 
 def _checked(compose: Callable[[], yaml.Node | None], file: str, data: bytes) -> yaml.Node | None:
@@ -152,7 +92,7 @@ def _tree(node: yaml.Node, file: str, key: str, lines: Locations) -> Any:
     if node.tag not in (*yaml.SafeLoader.yaml_constructors, VALUE):
         raise fault(node, f"not plain YAML: the tag {node.tag} is not read")
     if isinstance(node, yaml.ScalarNode):
-        return Written(node.value, is_quoted=node.style is not None)
+        return written(node.value, is_quoted=node.style is not None)
     if isinstance(node, yaml.SequenceNode):
         items = [(f"{key}[{index}]", item) for index, item in enumerate(node.value)]
         lines.update((name, f"{file}:{item.start_mark.line + 1}: ") for name, item in items)

@@ -9,19 +9,41 @@ import typing
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from erag_ray.config.keys.gone import GONE
 from erag_ray.registry import nearest
+
+BOUNDS = ("ge", "gt", "le", "lt")
+GONE = {
+    "config": "give both files on the command line, the first one first: --config FIRST --config SECOND",
+    "calibrate": "run the job on a sample (num_queries: 20), then with dry_run: true, which says what the rest takes",
+    "num_flips": "tests of differences are exact; remove the key",
+    "duplicates": "equal texts of a list are not counted any more; remove the key",
+}
+"""Key of a former version, with dots -> what to do instead."""
 
 
 @functools.cache
-def _hints_of(kind: Hashable) -> Mapping[str, Any]:
-    hints = typing.get_type_hints(kind)
+def _hints_of(kind: Hashable, include_extras: bool = False) -> Mapping[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=include_extras)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
 
 
 def field_hints(kind: Any) -> Mapping[str, Any]:
     """Return the keys of a config with their types; none of what is no config."""
     return _hints_of(kind) if is_config(kind) else {}
+
+
+def field_types(kind: Any) -> Mapping[str, Any]:
+    """Return the keys of a config with their types and bounds."""
+    return _hints_of(kind, include_extras=True)
+
+
+def bounds_in(hint: Any) -> dict[str, Any]:
+    """Return the bounds of the numbers in a type: ``ge``, ``gt``, ``le`` or ``lt`` -> number."""
+    infos = [one for info in getattr(hint, "__metadata__", ()) for one in getattr(info, "metadata", ())]
+    bounds = {name: getattr(one, name) for one in infos for name in BOUNDS if hasattr(one, name)}
+    for inside in typing.get_args(hint):
+        bounds |= bounds_in(inside)
+    return bounds
 
 
 def is_config(hint: Any) -> bool:

@@ -14,7 +14,7 @@ from erag_ray.analyses.contract import RESAMPLED, Analysis, Evaluation
 from erag_ray.analyses.evaluation import check_made
 from erag_ray.analyses.slices import slices_of
 from erag_ray.annotators import unrelated_pairs
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.extras.credit.agreement import (
     credit_agreement,
     credit_shares,

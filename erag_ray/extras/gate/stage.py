@@ -10,7 +10,7 @@ import rich.console
 
 from erag_ray.agreement import paired_differences
 from erag_ray.analyses.auxiliary import estimate_all
-from erag_ray.config import MIN_READER_QUERIES
+from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.errors import InputError
 from erag_ray.extras.gate.changes import SEEN_BY_READER, Difference, check_same, differences, refuse
 from erag_ray.extras.gate.comment import Comparison, comment_of, report_of

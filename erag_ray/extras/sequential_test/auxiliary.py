@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.annotators import ANNOTATORS, PAIR, annotator_named
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.inference import run_stage

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import field
+from typing import Annotated, ClassVar, Literal
 
-from erag_ray.config import JobConfig, require
+from pydantic import Field
+
+from erag_ray.config.job import JobConfig
+from erag_ray.config.keys.values import AtLeast1, NotNegative, Number, Text, require
 
 
-@dataclass(frozen=True, kw_only=True)
 class SettleConfig(JobConfig):
     """A comparison of runs that stops when it is settled; all other keys are those of jobs/compare.py."""
 
@@ -26,11 +28,11 @@ class SettleConfig(JobConfig):
         **JobConfig.EVERYDAY,
     }
 
-    compare: list[str] = field(default_factory=list)
+    compare: list[Text] = field(default_factory=list)
     """Two or more runs (empty: all). With more than two, or several datasets, the errors of all pairs together stay
     within what ``confidence`` leaves (Holm)."""
 
-    auxiliary: str | None = None
+    auxiliary: Text | None = None
     """An annotator whose labels of all documents narrow the intervals, so that fewer readings are needed; they need not
     be right. Any that needs no reading by the reader: contains_answer_dpr, provenance, llm_relevance, erag_auxiliary
     and gold_likelihood_auxiliary (both by auxiliary_reader), or package.module:name (null: none; erag_auxiliary with
@@ -39,35 +41,27 @@ class SettleConfig(JobConfig):
     measure: Literal["P", "DCG"] = "P"
     """What is compared: P, or DCG (what nDCG is before it is divided by the ideal)."""
 
-    cutoff: int | None = None
+    cutoff: AtLeast1 | None = None
     """The rank at which it is taken (null: depth)."""
 
-    fraction: float = 0.5
+    fraction: Annotated[Number, Field(gt=0, le=1)] = 0.5
     """How many readings are expected if no look settles it: this fraction of the documents in the lists down to the
     cut-off. With a larger one the job goes on from what a smaller one has read (a second chance to be wrong, of which
     the intervals do not know)."""
 
-    num_looks: int = 5
+    num_looks: AtLeast1 = 5
     """How often one looks, each time after as many further questions; a reader's model is loaded for each, with
     num_readers: 0 once for all."""
 
-    equivalence_margin: float = 0.02
+    equivalence_margin: NotNegative = 0.02
     """A difference that is known to within this, above or below, is settled too; in the measure's own units."""
 
     boundary: Literal["even", "late", "mixture"] = "even"
     """How the looks share the errors that ``confidence`` leaves: even stops earliest, late keeps them for the end and
     has the narrowest interval there, mixture would hold at every single question."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        cutoff = self.depth if self.cutoff is None else self.cutoff
-        require(1 <= cutoff <= self.depth, f"cutoff: {cutoff} is not within 1..depth={self.depth}")
-        require(0 < self.fraction <= 1, f"fraction must lie above 0 and not above 1, got {self.fraction}")
-        require(self.num_looks >= 1, f"num_looks must be at least 1, got {self.num_looks}")
-        require(
-            self.equivalence_margin >= 0,
-            f"equivalence_margin must not be negative, got {self.equivalence_margin}",
-        )
+    def _check(self) -> None:
+        require(self.rank <= self.depth, f"cutoff: {self.rank} is not within 1..depth={self.depth}")
 
     def _check_auxiliary(self) -> None:
         text = "reader_queries: this job samples documents (fraction), not questions; leave it out"

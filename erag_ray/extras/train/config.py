@@ -3,105 +3,102 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import field
+from typing import Annotated, Any, ClassVar, Literal
 
-from erag_ray.config import ReaderConfig, require
+from pydantic import Field
+
+from erag_ray.config.keys.values import (
+    Above0,
+    AtLeast0,
+    AtLeast1,
+    Flag,
+    Keys,
+    NotNegative,
+    Number,
+    Share,
+    Text,
+    Whole,
+    require,
+)
+from erag_ray.config.reader import ReaderConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScratchConfig:
+class ScratchConfig(Keys):
     """A T5 model from scratch, with tied input and output embeddings and a tokenizer of its own."""
 
-    vocab_size: int = 8192
+    vocab_size: Annotated[Whole, Field(ge=256)] = 8192
     """Entries of the tokenizer, which is trained on the training text (fewer if the text has no more)."""
 
-    d_model: int = 256
+    d_model: AtLeast1 = 256
     """Width of the model."""
 
-    d_kv: int = 64
+    d_kv: AtLeast1 = 64
     """Width of one attention head."""
 
-    d_ff: int = 1024
+    d_ff: AtLeast1 = 1024
     """Width of the feed-forward layers."""
 
-    num_layers: int = 4
+    num_layers: AtLeast1 = 4
     """Layers of the encoder."""
 
-    num_decoder_layers: int = 2
+    num_decoder_layers: AtLeast1 = 2
     """Layers of the decoder."""
 
-    num_heads: int = 4
+    num_heads: AtLeast1 = 4
     """Attention heads of each layer."""
 
-    dropout_rate: float = 0.1
+    dropout_rate: Annotated[Number, Field(ge=0, lt=1)] = 0.1
     """Share of activations that training drops."""
 
-    feed_forward_proj: str = "relu"
+    feed_forward_proj: Text = "relu"
     """Feed-forward layers: relu, gated-gelu, or another of T5's."""
 
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Precision of the weights in the saved file; training itself keeps them in float32."""
 
-    def __post_init__(self) -> None:
-        for name in ("d_model", "d_kv", "d_ff", "num_layers", "num_decoder_layers", "num_heads"):
-            value = getattr(self, name)
-            require(value >= 1, f"scratch.{name} must be at least 1, got {value}")
-        require(self.vocab_size >= 256, f"scratch.vocab_size must be at least 256, got {self.vocab_size}")
-        require(
-            0 <= self.dropout_rate < 1,
-            f"scratch.dropout_rate must lie in 0..1 (1 left out), got {self.dropout_rate}",
-        )
 
-
-@dataclass(frozen=True, kw_only=True)
-class ExamplesConfig:
+class ExamplesConfig(Keys):
     """Questions with answers, and the passages to read for them."""
 
     PATHS: ClassVar = ("queries", "triviaqa_questions", "passages", "run", "given")
 
-    queries: list[str] = field(default_factory=list)
+    queries: list[Text] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
     {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC."""
 
-    query_format: str = "auto"
+    query_format: Text = "auto"
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
     package.module:name."""
 
-    triviaqa_questions: list[str] = field(default_factory=list)
+    triviaqa_questions: list[Text] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
 
-    passages: list[str] = field(default_factory=list)
+    passages: list[Text] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; or BEIR corpus.jsonl."""
 
-    run: list[str] = field(default_factory=list)
+    run: list[Text] = field(default_factory=list)
     """Ranked lists of passages for the questions (TREC, .gz too; Parquet; KILT predictions as .jsonl); of several
     files each question is in one."""
 
     trec_ties: Literal["trec9", "trec10"] = "trec9"
     """Scores of TREC runs are compared as trec_eval 9 (float32) or trec_eval 10 (float64) does."""
 
-    given: list[str] = field(default_factory=list)
+    given: list[Text] = field(default_factory=list)
     """Files of questions with their passage (.jsonl, .jsonl.gz): question, title (optional), context, answers."""
 
-    dataset: str | None = None
+    dataset: Text | None = None
     """Name of the dataset, for files that do not say it."""
 
-    score: str | None = None
+    score: Text | None = None
     """Score of one output against its gold answers (null: by dataset)."""
 
-    num_questions: int | None = None
+    num_questions: AtLeast1 | None = None
     """Use a sample of this many questions (null: all)."""
 
-    unanswerable_share: float = 0.0
+    unanswerable_share: Share = 0.0
     """Of so many of the questions (0 to 1) a second example is added, with passages retrieved for another question of
     the dataset and the target NO-RESPONSE, in the same prompt: a reader that abstains, also where nobody asks it to."""
-
-    def __post_init__(self) -> None:
-        share = self.unanswerable_share
-        require(0 <= share <= 1, f"unanswerable_share must be within 0..1, got {share}")
-        value = self.num_questions
-        require(value is None or value >= 1, f"num_questions must be at least 1, got {value}")
 
     @property
     def is_empty(self) -> bool:
@@ -116,59 +113,45 @@ class ExamplesConfig:
         return values
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageConfig:
+class StageConfig(Keys):
     """One stage of the curriculum: how long, and what the reader sees."""
 
-    epochs: int | None = None
+    epochs: AtLeast1 | None = None
     """Passes over the training questions (this or steps)."""
 
-    steps: int | None = None
+    steps: AtLeast1 | None = None
     """Optimiser steps (this or epochs)."""
 
-    num_passages: list[int] = field(default_factory=lambda: [50])
+    num_passages: list[AtLeast0] = field(default_factory=lambda: [50])
     """Passages for a question; of several numbers one is drawn for each question. 0 is the question alone."""
 
-    num_gold: int = 0
+    num_gold: AtLeast0 = 0
     """0: the list as the run has it. n: at most n gold passages come first, the run's others fill the list (in an
     order that is drawn, so that a place tells nothing)."""
 
-    crop_words: list[int] | None = None
+    crop_words: list[AtLeast1] | None = None
     """Each passage is cut to a window of about so many words (of several numbers one is drawn for each question; null:
     whole passages): of a gold passage one that holds evidence, else an answer; of the others the one with most of the
     question's words, so that what looks right stays."""
 
-    copies: dict[str, int] = field(default_factory=dict)
+    copies: dict[str, AtLeast0] = field(default_factory=dict)
     """How often an epoch asks each question of a dataset, by the dataset's name (others: once; 0: never)."""
 
-    batch_size: int | None = None
+    batch_size: AtLeast1 | None = None
     """Questions in one optimiser step in this stage (null: as for all)."""
 
-    def __post_init__(self) -> None:
-        require(
-            (self.epochs is None) != (self.steps is None),
-            f"curriculum: a stage needs either epochs or steps, got epochs={self.epochs}, steps={self.steps}",
-        )
-        require(bool(self.num_passages), "curriculum.num_passages: no number is given")
-        for number in self.num_passages:
-            require(number >= 0, f"curriculum.num_passages must not be negative, got {number}")
-        require(self.num_gold >= 0, f"curriculum.num_gold must not be negative, got {self.num_gold}")
-        require(self.crop_words != [], "curriculum.crop_words: no number is given (null for whole passages)")
-        for number in self.crop_words or []:
-            require(number >= 1, f"curriculum.crop_words must be at least 1, got {number}")
-        for name, number in self.copies.items():
-            require(number >= 0, f"curriculum.copies.{name} must not be negative, got {number}")
-        for name in ("epochs", "steps", "batch_size"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"curriculum.{name} must be at least 1, got {value}")
+    def _check(self) -> None:
+        text = f"epochs: a stage needs either epochs or steps, got epochs={self.epochs}, steps={self.steps}"
+        require((self.epochs is None) != (self.steps is None), text)
+        require(bool(self.num_passages), "num_passages: no number is given")
+        require(self.crop_words != [], "crop_words: no number is given (null for whole passages)")
 
 
 def _one_stage() -> list[StageConfig]:
     return [StageConfig(epochs=10)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Keys):
     """Fine-tuning of a FiD or IPA reader; the defaults are the settings of the eRAG paper."""
 
     PATHS: ClassVar = ("out",)
@@ -204,70 +187,60 @@ class TrainConfig:
     curriculum: list[StageConfig] = field(default_factory=_one_stage)
     """Stages, one after the other (default: 10 epochs of 50 passages)."""
 
-    learning_rate: float = 5e-5
+    learning_rate: Above0 = 5e-5
     """Largest learning rate of AdamW."""
 
-    weight_decay: float = 1e-2
+    weight_decay: NotNegative = 1e-2
     """Weight decay of AdamW; layer norms and biases have none."""
 
-    warmup_ratio: float = 0.05
+    warmup_ratio: Share = 0.05
     """The learning rate rises linearly over this share of all steps."""
 
     schedule: Literal["linear", "constant"] = "linear"
     """After that it falls linearly to 0, or stays."""
 
-    batch_size: int = 64
+    batch_size: AtLeast1 = 64
     """Questions in one optimiser step, over all workers and micro-batches."""
 
-    micro_batch_tokens: int = 32768
+    micro_batch_tokens: AtLeast1 = 32768
     """Most segment tokens in one forward and backward pass; one larger example goes alone."""
 
-    max_grad_norm: float = 1.0
+    max_grad_norm: Above0 = 1.0
     """Gradients are scaled down to this norm."""
 
-    seed: int = 0
+    seed: AtLeast0 = 0
     """Seed of everything that is drawn: new weights, order, answers, crops, dropout."""
 
-    bf16: bool = False
+    bf16: Flag = False
     """Matrix products in bfloat16, weights in float32: several times faster where the hardware has it."""
 
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: Flag = False
     """Compute the encoder's activations again in the backward pass instead of keeping them."""
 
-    eval_steps: int = 1000
+    eval_steps: AtLeast1 = 1000
     """Steps between evaluations on the dev questions; there is one at the end in any case."""
 
-    eval_questions: int | None = 500
+    eval_questions: AtLeast1 | None = 500
     """Most dev questions of each dataset in an evaluation (null: all)."""
 
-    save_steps: int = 500
+    save_steps: AtLeast1 = 500
     """Steps between checkpoints, from which a killed training goes on."""
 
-    num_workers: int | None = None
+    num_workers: AtLeast1 | None = None
     """Data-parallel workers (null: one per GPU, without GPUs one)."""
 
-    cpus_per_worker: int | None = None
+    cpus_per_worker: AtLeast1 | None = None
     """CPU cores of each worker (null: an even share)."""
 
-    ray_address: str | None = None
+    ray_address: Text | None = None
     """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
 
-    out: str = "results/reader"
+    out: Text = "results/reader"
     """Folder of the training: checkpoints, log.csv, and the result in reader/. All nodes see it under this path."""
 
-    progress: bool = True
+    progress: Flag = True
     """Show how far the training is."""
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         require(bool(self.curriculum), "curriculum: no stage is given")
-        require(self.learning_rate > 0, f"learning_rate must be above 0, got {self.learning_rate}")
-        require(self.max_grad_norm > 0, f"max_grad_norm must be above 0, got {self.max_grad_norm}")
-        require(0 <= self.warmup_ratio <= 1, f"warmup_ratio must lie in 0..1, got {self.warmup_ratio}")
-        for name in ("batch_size", "micro_batch_tokens", "eval_steps", "save_steps"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("eval_questions", "num_workers", "cpus_per_worker"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
-        for name in ("weight_decay", "seed"):
-            require(getattr(self, name) >= 0, f"{name} must not be negative, got {getattr(self, name)}")
         require("://" not in self.out, f"out must be a folder that all nodes see, not a URI, got {self.out}")

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from erag_ray.config import ReaderConfig, output_settings
+from erag_ray.config.reader import ReaderConfig, output_settings
 from erag_ray.errors import InputError
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.examples import Examples, file_stamps, prepare_examples

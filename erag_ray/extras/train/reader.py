@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError, JobError
 from erag_ray.extras.train.checkpoints import written_whole

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 import transformers
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.model_sources import find_model
 from erag_ray.models.causal.kv_cache import KeyValueCaches
@@ -122,11 +122,7 @@ class CausalModel(LocalModel):
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
         prompts = [self._pieces(request) for request in requests]
         rows = zip(
-            requests,
-            prompts,
-            self.pieces.tokenise(prompts),
-            answer_ids(self.pieces, requests),
-            strict=True,
+            requests, prompts, self.pieces.tokenise(prompts), answer_ids(self.pieces, requests), strict=True
         )
         return [self._prompt(*row) for row in rows]
 

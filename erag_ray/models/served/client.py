@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.masking import Secret, masked
 from erag_ray.models.budget import Budget, Charge, TokenCounts
@@ -140,9 +140,7 @@ class Client:
             max_retries=0,
             timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
             http_client=openai.DefaultAioHttpClient(
-                limits=limits,
-                headers={"Accept-Encoding": "gzip"},
-                event_hooks={"response": [bound_size]},
+                limits=limits, headers={"Accept-Encoding": "gzip"}, event_hooks={"response": [bound_size]}
             ),
         )
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.budget import TokenCounts
 from erag_ray.models.served.answers import counts_of, name_of, text_of

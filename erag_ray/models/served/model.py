@@ -16,27 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import TOKEN_CHARACTERS, Model, Rendered, Resources
 from erag_ray.models.budget import SpentError, TokenCounts
 from erag_ray.models.loop import WAKE_SECONDS, LoopThread
 from erag_ray.models.outputs import answer_in
-from erag_ray.models.served.answers import (
-    UNREADABLE,
-    counts_of,
-    has_thinking_apart,
-    is_cut,
-    name_of,
-    text_of,
-)
-from erag_ray.models.served.client import (
-    MAX_FAILED_IN_A_ROW,
-    RESUME_ADVICE,
-    Client,
-    RequestError,
-    key_of,
-)
+from erag_ray.models.served.answers import UNREADABLE, counts_of, has_thinking_apart, is_cut, name_of, text_of
+from erag_ray.models.served.client import MAX_FAILED_IN_A_ROW, RESUME_ADVICE, Client, RequestError, key_of
 from erag_ray.models.served.handshake import (
     Handshake,
     common_fields,
@@ -45,18 +32,7 @@ from erag_ray.models.served.handshake import (
     shake_hands,
     top_logprobs,
 )
-from erag_ray.requests import (
-    Failure,
-    Form,
-    Need,
-    Piece,
-    Prompt,
-    Request,
-    Response,
-    as_messages,
-    fit,
-    pieces,
-)
+from erag_ray.requests import Failure, Form, Need, Piece, Prompt, Request, Response, as_messages, fit, pieces
 
 PROBE_SECONDS = 60.0
 """The interval of probes, which detect whether a server has changed; `run` also ends with one."""

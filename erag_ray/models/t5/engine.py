@@ -263,12 +263,7 @@ class _Run:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        encoder_states: EncoderStates,
-        start: int,
-        ends: Sequence[int],
-        most: int,
+        self, engine: Engine, encoder_states: EncoderStates, start: int, ends: Sequence[int], most: int
     ) -> None:
         self.engine = engine
         self.cross_attention = CopiedStates(encoder_states, engine.projections)

@@ -16,7 +16,7 @@ import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.model_sources import find_model
 from erag_ray.models.base import Resources

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.models.base import Resources
 from erag_ray.models.causal.model import CausalModel

@@ -20,7 +20,7 @@ import transformers
 from safetensors import SafetensorError
 from sentence_transformers.sentence_transformer import modules
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.model_sources import MODEL_FILES, PICKLED_WEIGHTS, ModelSource, find_model
 

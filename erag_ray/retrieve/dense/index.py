@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import JobError
 from erag_ray.model_sources import ModelSource
 from erag_ray.retrieve.dense.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named

@@ -14,7 +14,7 @@ import polars as pl
 import sentence_transformers
 import torch
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.model_sources import ModelSource
 from erag_ray.retrieve.dense.encoders import (

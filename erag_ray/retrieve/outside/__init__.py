@@ -8,10 +8,4 @@ from erag_ray.retrieve.outside.adapters import ADAPTERS, as_search
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.outside.searching import LIST_TEXT_COLUMNS, search_all
 
-__all__ = [
-    "ADAPTERS",
-    "LIST_TEXT_COLUMNS",
-    "HttpSearch",
-    "as_search",
-    "search_all",
-]
+__all__ = ["ADAPTERS", "LIST_TEXT_COLUMNS", "HttpSearch", "as_search", "search_all"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.masking import Secret
 from erag_ray.registry import find

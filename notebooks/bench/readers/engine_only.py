@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 
 from bench.timing import Row
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Model, make_model
 from erag_ray.models.local import keep_freed_memory
 from erag_ray.models.t5 import Padded

@@ -25,7 +25,7 @@ import transformers
 from bench.config import BenchmarkConfig
 from bench.synthetic_texts import NUM_WORDS, words_of
 from bench.timing import Row
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import ModelActor, actor
 from erag_ray.models import make_model, model_id
 from erag_ray.models.local import quiet

@@ -17,7 +17,7 @@ from bench.readers.engine_only import loaded, read_all, reading
 from bench.readers.isolated_process import in_turn_apart
 from bench.readers.table_2 import END, SINGLE, made_up_job, plan_for, with_own_folders
 from bench.timing import Row, rounds, timed
-from erag_ray.config import JobConfig
+from erag_ray.config.job import JobConfig
 from erag_ray.inputs import prepare
 from erag_ray.models import Model
 from erag_ray.models.local import keep_freed_memory

@@ -21,7 +21,7 @@ from bench.readers import synthetic_reader as invented
 from bench.readers.engine_only import loaded
 from bench.readers.isolated_process import Measured, in_turn_apart
 from bench.timing import Row, timed
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Model, make_model
 from erag_ray.models.local import TF32, PromptTokens, has_tf32, is_supported, keep_freed_memory, quiet
 from erag_ray.models.t5 import encode_all

@@ -11,7 +11,7 @@ from bench.readers import synthetic_reader as invented
 from bench.readers.table_2 import made_up_job, plan_for, with_own_folders
 from bench.timing import Row, seconds_of
 from erag_ray.cluster import ray_session
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import Done, run_part
 from erag_ray.inputs import prepare
 from erag_ray.models import make_model

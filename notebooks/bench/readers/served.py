@@ -18,7 +18,7 @@ from typing import Any
 from bench.config import BenchmarkConfig
 from bench.readers.host import Clock, pairs
 from bench.timing import Row
-from erag_ray.config import ReaderConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import ModelActor
 from erag_ray.models import make_model, model_id
 from erag_ray.planning import PendingRequests

@@ -23,7 +23,9 @@ from bench.readers.engine_only import reading
 from bench.readers.isolated_process import Measured, in_turn_apart
 from bench.timing import Row, timed
 from erag_ray.cluster import ray_session
-from erag_ray.config import JobConfig, ReaderConfig, parse
+from erag_ray.config.command_line.parsing import parse
+from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import run_part
 from erag_ray.inputs import Inputs, prepare

@@ -1,0 +1,207 @@
+"""Faults that pydantic sees in a config -> messages that name key, value and the nearest right form."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from erag_ray.config.keys.names import (
+    below,
+    bounds_in,
+    field_hints,
+    field_types,
+    is_config,
+    is_required,
+    members_of,
+    unknown_key,
+)
+from erag_ray.config.keys.scalars import Written, as_flag, as_number, as_whole
+from erag_ray.errors import InputError
+from erag_ray.registry import nearest
+
+OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+NUM_SHOWN = 3
+FORMS = {int: as_whole, float: as_number, bool: as_flag}
+_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Any: "a value"}
+
+
+class Problem(NamedTuple):
+    """A fault in a key; ``key`` is "" for a problem that names its own place."""
+
+    key: str
+    text: str
+
+
+class KeysError(InputError):
+    """All problems with the keys of a config."""
+
+    def __init__(self, keyed: Sequence[Problem]) -> None:
+        self.keyed = tuple(dict.fromkeys(keyed))
+        super().__init__([problem.text for problem in self.keyed])
+
+    def __reduce__(self) -> tuple[type[KeysError], tuple[Any, ...]]:
+        return type(self), (self.keyed,)
+
+
+def problems_of(kind: type, error: ValidationError, key: str = "") -> list[Problem]:
+    """Return a message for each fault.
+
+    Args:
+        kind: the config.
+        error: what pydantic says of its values.
+        key: of the config itself.
+    """
+    faults = error.errors(include_url=False)
+    # an unknown key may be the missing one, misspelt
+    unknown = {fault["loc"][:-1] for fault in faults if fault["type"] == "unexpected_keyword_argument"}
+    problems = [
+        problem
+        for fault in faults
+        if fault["type"] != "missing" or fault["loc"][:-1] not in unknown
+        for problem in _problems(kind, fault, key)
+    ]
+    # a value of a union is told by the member that it comes nearest to
+    inner = {problem.key for problem in problems}
+    return [
+        problem
+        for problem in problems
+        if not problem.key or not any(one.startswith((f"{problem.key}.", f"{problem.key}[")) for one in inner)
+    ]
+
+
+def _problems(kind: type, fault: Any, key: str) -> Iterator[Problem]:
+    path, kind_of_fault, value = fault["loc"], fault["type"], fault["input"]
+    if kind_of_fault in ("unexpected_keyword_argument", "invalid_key", "missing"):
+        config, parent, _ = _at(kind, path[:-1], key)
+        text = f"{parent or 'the file'} must have the key {path[-1]}"
+        if kind_of_fault == "missing":
+            yield Problem(parent, text)
+        else:
+            yield Problem(below(parent, path[-1]), unknown_key(str(path[-1]), config, prefix=parent))
+        return
+    of_name = path[-1:] == ("[key]",)
+    config, key, hint = _at(kind, path[:-2] if of_name else path, key)
+    if kind_of_fault == "value_error":
+        yield from _of_checks(fault["ctx"]["error"], field_hints(config), key)
+    elif of_name:
+        yield Problem(key, f"{key}: the name {value!r} is not a text. Write {str(value)!r}")
+    elif kind_of_fault in OF_RANGE:
+        name = next(part for part in reversed(path) if part in field_hints(config))
+        bounds = bounds_in(field_types(config)[name])
+        yield Problem(key, f"{key} {_range(bounds)}, got {value}")
+    elif value is None:
+        yield Problem(key, f"{key} has no value; give one, or leave the key out")
+    else:
+        members = [member for member in members_of(hint) if member is not types.NoneType]
+        expected = " or ".join(map(_type_name, members_of(hint)))
+        yield Problem(key, f"{key}: expected {expected}, got {_got(value)}{_advice(members, value, key)}")
+
+
+def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any]:
+    """Return the config that a path ends in, the key, and its type; what names a member of a union is no key."""
+    config, hint = kind, kind
+    for part in path:
+        for member in members_of(hint):
+            origin, inside = typing.get_origin(member), typing.get_args(member)
+            if part in field_hints(member):
+                config, hint, key = member, field_hints(member)[part], below(key, part)
+            elif origin is dict:
+                hint, key = inside[1], below(key, part)
+            elif origin is list and isinstance(part, int):
+                hint, key = inside[0], f"{key}[{part}]"
+            else:
+                continue
+            break
+    return next(filter(is_config, members_of(hint)), config), key, hint
+
+
+def _of_checks(error: ValueError, hints: Mapping[str, Any], key: str) -> Iterator[Problem]:
+    """Yield the problems in the error of a config's own checks, whose message starts with a key or its last name."""
+    if isinstance(error, InputError):
+        yield from (Problem("", text) for text in error.problems)
+        return
+    text = str(error)
+    start = re.match(r"[\w.-]+", text)
+    name = start[0].rstrip(".") if start else ""
+    if key and name.partition(".")[0] in hints and not name.startswith(f"{key}."):
+        yield Problem(below(key, name), f"{key}.{text}")
+    else:
+        yield Problem(name or key, text)
+
+
+def _range(bounds: Mapping[str, Any]) -> str:
+    """Return what must hold of a number with these bounds (``ge``, ``gt``, ``le``, ``lt``)."""
+    match bounds:
+        case {"ge": least, "le": most}:
+            return f"must lie in {least}..{most}"
+        case {"ge": least, "lt": end}:
+            return f"must lie from {least} to below {end}"
+        case {"gt": start, "le": most}:
+            return f"must lie above {start} and not above {most}"
+        case {"gt": start, "lt": end}:
+            return f"must lie between {start} and {end}"
+        case {"ge": 0}:
+            return "must not be negative"
+        case {"ge": least}:
+            return f"must be at least {least}"
+    return f"must be above {bounds['gt']}"
+
+
+def _type_name(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
+    if is_config(hint):
+        return f"keys ({', '.join(_first_keys(hint))}, ...)"
+    if origin is list:
+        inner = typing.get_args(hint)[0]
+        return "a list of " + {str: "texts", int: "whole numbers", float: "numbers"}.get(
+            inner, "entries with keys"
+        )
+    return "null" if hint is types.NoneType else "names with values" if origin is dict else _NAMES[hint]
+
+
+def _first_keys(kind: type) -> list[str]:
+    """Return the first keys of a config, those that say which it is before the others."""
+    keys = dict.fromkeys(["kind", "model", *field_hints(kind)])
+    return list(filter(field_hints(kind).get, keys))[:NUM_SHOWN]
+
+
+def _got(value: Any) -> str:
+    if isinstance(value, Written):
+        text = repr(str(value)) if value.is_quoted or not value.isprintable() else value
+    elif isinstance(value, Mapping):
+        text = f"keys ({', '.join(map(str, list(value)[:NUM_SHOWN]))})" if value else "no keys"
+    elif isinstance(value, list | tuple):
+        text = "a list" if value else "an empty list"
+    else:
+        text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _advice(members: Sequence[Any], value: Any, key: str) -> str:
+    """Return the nearest right form of a wrong value, as a sentence; "" if none is near."""
+    member = members[0]
+    if not isinstance(value, str) or len(value) > 80 or not value.isprintable():
+        return f". Write '{value}'" if member is str and isinstance(value, int | float) else ""
+    if typing.get_origin(member) is typing.Literal:
+        near = nearest(value, typing.get_args(member))
+        return f". Did you mean {near}?" if near else ""
+    if typing.get_origin(member) is list and not is_config(typing.get_args(member)[0]):
+        return f". Write {key}: [{value}]"
+    if typing.get_origin(member) is dict:
+        return f". Write {key}.NAME: {value}"
+    if is_config(member):
+        needed = [field.name for field in dataclasses.fields(member) if is_required(field)]
+        names = [*needed, *filter("model".__eq__, field_hints(member))]
+        return f". Write {key}.{names[0]}: {value}" if names else ""
+    if member in FORMS and not isinstance(FORMS[member](Written(value)), str):
+        return f". Write {value} without quotes"
+    near = nearest(value, ("true", "false")) if member is bool else None
+    return f". Did you mean {near}?" if near else ""
