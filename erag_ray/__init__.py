@@ -2,15 +2,13 @@
 
 From Python: `compare` and `label`, with `Served`, `Causal` or `Function` as the reader.
 
-The map is in ``erag_ray/README.md``. A file imports only rooms that stand before its own, and of another room only
-what its ``__init__`` gives. What stands on the core is in ``extras``, which the core does not import
+The map is in ``erag_ray/README.md``. A file imports only packages that stand before its own, their files by name; of a
+package with ``__all__`` only what it names. What stands on the core is in ``extras``, which the core does not import
 (``tests/pure/test_architecture.py``).
 
 The core, in import order:
-masking, errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, ownership, store,
-progress, sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files,
-passages, datasets, runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, extensions,
-parts, retrieve, labels, analyses, report, comparison, cli, api.
+support, config, measures, store, data, prompts, models, annotators, inputs, inference, extensions, retrieve, labels,
+analyses, report, comparison, cli, api.
 """
 
 from __future__ import annotations

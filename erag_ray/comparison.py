@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 import rich.console
 
 from erag_ray.config.job import JobConfig
-from erag_ray.datasets import Dataset
-from erag_ray.errors import JobError
+from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.extensions import further_lists, requested
-from erag_ray.inputs import Inputs, dry_run_config, prepare
-from erag_ray.logs import say, warn
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.inputs.stage import dry_run_config, prepare
 from erag_ray.retrieve.stage import make_runs
+from erag_ray.support.errors import JobError
+from erag_ray.support.logs import say, warn
 
 
 def compare(config: JobConfig, console: rich.console.Console | None = None) -> None:
@@ -37,9 +38,12 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
-    from erag_ray.inference import estimate_cost, run_stage
-    from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
-    from erag_ray.planning import plan_stage, preview
+    from erag_ray.inference.dry_run import estimate_cost
+    from erag_ray.inference.planning.plan import plan_stage, preview
+    from erag_ray.inference.stage import run_stage
+    from erag_ray.labels.document_labels import label
+    from erag_ray.labels.end_to_end import score_end_to_end
+    from erag_ray.labels.judgements import judge_outputs, preview_judgements
 
     more = further_lists(config, inputs)
     plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True, more=more)
@@ -96,9 +100,10 @@ def annotate(config: JobConfig, inputs: Inputs) -> None:
     Raises:
         InputError, JobError: as `compare`.
     """
-    from erag_ray.inference import run_stage
-    from erag_ray.labels import judge_outputs, label
-    from erag_ray.planning import plan_stage, preview
+    from erag_ray.inference.planning.plan import plan_stage, preview
+    from erag_ray.inference.stage import run_stage
+    from erag_ray.labels.document_labels import label
+    from erag_ray.labels.judgements import judge_outputs
 
     plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
     say(*preview(plan, show=config.progress))
@@ -106,7 +111,7 @@ def annotate(config: JobConfig, inputs: Inputs) -> None:
 
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> Sequence[str]:
-    """Return what is wrong with the reader of a job (`planning.check_reader`, imported when it is called)."""
-    from erag_ray import planning
+    """Return what is wrong with the reader of a job (`planning.uses.check_reader`, imported when it is called)."""
+    from erag_ray.inference.planning import uses
 
-    return planning.check_reader(config, datasets)
+    return uses.check_reader(config, datasets)

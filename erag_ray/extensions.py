@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from erag_ray.config.job import NEEDS_EXTENSION, JobConfig
-from erag_ray.errors import InputError
-from erag_ray.logs import say
-from erag_ray.registry import find_instance, plugins
-from erag_ray.schemas import TableSchema
+from erag_ray.store.schemas import TableSchema
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import say
+from erag_ray.support.registry import find_instance, plugins
 
 if TYPE_CHECKING:
-    from erag_ray.inference import Finished
-    from erag_ray.inputs import Inputs
+    from erag_ray.inference.stage import Finished
+    from erag_ray.inputs.evidence import Inputs
 
 KIND = "extension"
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config.job import JobConfig
-from erag_ray.logs import say
+from erag_ray.support.logs import say
 
 
 def main(config: JobConfig) -> None:
     from erag_ray.comparison import annotate
-    from erag_ray.inputs import prepared
+    from erag_ray.inputs.stage import prepared
 
     annotate(config, prepared(config))
     say(f"labels of {', '.join(config.annotators)} sealed in {config.out}")

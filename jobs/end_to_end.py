@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config.job import JobConfig
-from erag_ray.logs import say
+from erag_ray.support.logs import say
 
 
 def main(config: JobConfig) -> None:
-    from erag_ray.inputs import prepared
+    from erag_ray.inputs.stage import prepared
 
     inputs = prepared(config)
 
     # Ray and torch, which take seconds to import, come after the inputs are known to be there
     from erag_ray.extensions import further_lists, requested
-    from erag_ray.inference import run_stage
-    from erag_ray.labels import judge_outputs, score_end_to_end
-    from erag_ray.planning import plan_stage, preview
+    from erag_ray.inference.planning.plan import plan_stage, preview
+    from erag_ray.inference.stage import run_stage
+    from erag_ray.labels.end_to_end import score_end_to_end
+    from erag_ray.labels.judgements import judge_outputs
 
     more = further_lists(config, inputs)
     plan = plan_stage(config, inputs, "end_to_end", single_document=False, end_to_end=True, more=more)

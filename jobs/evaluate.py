@@ -14,7 +14,7 @@ from erag_ray.config.job import JobConfig
 def main(config: JobConfig) -> None:
     from erag_ray.comparison import finish_job
     from erag_ray.extensions import requested
-    from erag_ray.inputs import prepared
+    from erag_ray.inputs.stage import prepared
 
     for extension in requested(config):
         extension.check(config)

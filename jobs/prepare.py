@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config.job import JobConfig
-from erag_ray.logs import say, warn
+from erag_ray.support.logs import say, warn
 
 
 def main(config: JobConfig) -> None:
-    from erag_ray.inputs import prepare
+    from erag_ray.inputs.stage import prepare
     from erag_ray.retrieve.stage import make_runs
 
     make_runs(config)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config.retrieval import RetrieveConfig
-from erag_ray.logs import say
+from erag_ray.support.logs import say
 
 
 def main(config: RetrieveConfig) -> None:

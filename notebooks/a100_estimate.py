@@ -33,22 +33,20 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from erag_ray.models.causal import KeyValueCaches
+from erag_ray.analyses.parts.model import Column, Format, Table
+from erag_ray.analyses.parts.shapes import columns, names, plain
 from erag_ray.models.causal import model as causal
-from erag_ray.models.local import (
-    GPU_SHARE,
-    PromptTokens,
-    causal_memory_estimate,
-    largest_batch,
-    t5_memory_estimate,
-)
-from erag_ray.models.t5 import EncoderCache, Engine, _Run, arrange, encode_all
+from erag_ray.models.causal.kv_cache import KeyValueCaches
+from erag_ray.models.local.memory import GPU_SHARE, largest_batch
+from erag_ray.models.local.memory_estimate import causal_memory_estimate, t5_memory_estimate
+from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.t5 import model as t5
-from erag_ray.parts.model import Column, Format, Table
-from erag_ray.parts.shapes import columns, names, plain
+from erag_ray.models.t5.encoder_cache import EncoderCache, arrange, encode_all
+from erag_ray.models.t5.engine import Engine, _Run
+from erag_ray.prompts.prompt import T5
+from erag_ray.prompts.request import Form
 from erag_ray.report.console import open_console, show
 from erag_ray.report.markdown import parts_as_markdown
-from erag_ray.requests import T5, Form
 
 PEAK, MEMORY_RATE, MEMORY = 312e12, 1.555e12, 40e9
 """A100 40 GB SXM: bfloat16 operations a second on its tensor cores, bytes a second, bytes."""

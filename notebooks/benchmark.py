@@ -17,7 +17,7 @@ from __future__ import annotations
 from bench.config import BenchmarkConfig
 
 from erag_ray.cli.run import run_job
-from erag_ray.logs import say
+from erag_ray.support.logs import say
 
 
 def main(config: BenchmarkConfig) -> None:
@@ -28,8 +28,10 @@ def main(config: BenchmarkConfig) -> None:
     from erag_ray import report
     from erag_ray.extras.papers.published import published_table_2
     from erag_ray.report.charts import svg
-    from erag_ray.schemas import COSTS
-    from erag_ray.store import Folder, TableStore, new_job_id
+    from erag_ray.store.fingerprints import new_job_id
+    from erag_ray.store.folder import Folder
+    from erag_ray.store.schemas import COSTS
+    from erag_ray.store.tables import TableStore
 
     table = run_all(config, say)
     folder = Folder(config.out)

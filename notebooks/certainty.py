@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from erag_ray.agreement import STATISTICS, Family, agree, resample_weights
+from erag_ray.measures.agreement import STATISTICS, Family, agree, resample_weights
 
 SIZES = (60, 300, 3000)
 RATES = (0.05, 0.2, 0.5)

@@ -44,22 +44,27 @@ from erag_ray.analyses.harm import harm_notes
 from erag_ray.annotators import TAIL, unrelated_pairs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import load_queries
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.load import load_passages
+from erag_ray.data.passages.splitters import Page, splitter_named
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import Entity, Fact, make_district
 from erag_ray.extras.world.pages import Page as WorldPage
 from erag_ray.extras.world.pages import make_pages
 from erag_ray.extras.world.tasks import TASKS, Scene
-from erag_ray.files import Diagnostics
-from erag_ray.inference import run_stage
-from erag_ray.inputs import Inputs, evidence_of, prepare
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
-from erag_ray.labels import label
-from erag_ray.passages import Page, load_passages, splitter_named
-from erag_ray.planning import check_reader, plan_lists, plan_stage
-from erag_ray.schemas import LABELS
-from erag_ray.scores import score_named, score_outputs
-from erag_ray.store import TableStore
+from erag_ray.inference.planning.plan import plan_lists, plan_stage
+from erag_ray.inference.planning.uses import check_reader
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.evidence import Inputs, evidence_of
+from erag_ray.inputs.stage import prepare
+from erag_ray.labels.document_labels import label
+from erag_ray.measures.scores import score_named, score_outputs
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.store.schemas import LABELS
+from erag_ray.store.tables import TableStore
 
 WORLD = WorldConfig(seed=5, num_passages=12_000)
 """None of its dev names is known to the demo's reader."""

@@ -19,12 +19,12 @@ import sys
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import agree, agreement_difference, resample_weights
+from erag_ray.analyses.parts.formats import number, with_interval
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.files import KNOWLEDGE_SOURCE, file_name, write_world
 from erag_ray.extras.world.tasks import TASKS
-from erag_ray.parts.formats import number, with_interval
+from erag_ray.measures.agreement import agree, agreement_difference, resample_weights
 from erag_ray.retrieve.stage import retrieve
 
 DEPTHS = [10, 50]

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 import xxhash
 
-from erag_ray.files import Diagnostics
-from erag_ray.runs import load_run
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.load import load_run
 
 SHARES = (0.25, 0.5, 0.75)
 """How much of a mixture is of its second run."""

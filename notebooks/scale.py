@@ -27,10 +27,11 @@ import psutil
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.kinds import ANSWER, Case
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.models import make_model
-from erag_ray.planning import PendingRequests
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Case
 
 DEPTH, FIRST, WORDS, PLACES = 50, 5, 80, 5
 LOOK_SECONDS = 10.0

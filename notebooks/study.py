@@ -23,18 +23,18 @@ import numpy.typing as npt
 import polars as pl
 import vl_convert
 
-from erag_ray.agreement import Interval, holm, resample_weights, resampled_agreement
-from erag_ray.extras.credit import LISTS
+from erag_ray.analyses.parts.model import Column, Figure, Format, Report, Section, Table, Value, Verdict
+from erag_ray.analyses.parts.shapes import names, plain, tables_of
+from erag_ray.extras.credit.agreement import LISTS
 from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT
 from erag_ray.extras.credit.stage import OF_CREDITS, OF_ORDERS
-from erag_ray.parts.model import Column, Figure, Format, Report, Section, Table, Value, Verdict
-from erag_ray.parts.shapes import names, plain, tables_of
+from erag_ray.measures.agreement import Interval, holm, resample_weights, resampled_agreement
 from erag_ray.report.build import views_of
 from erag_ray.report.charts import javascript_bundle, svg, vega
 from erag_ray.report.load import load
 from erag_ray.report.markdown import parts_as_markdown
 from erag_ray.report.page.write import Charts, write_page
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
 
 Floats = npt.NDArray[np.float64]
 MIN_RUNS = 12

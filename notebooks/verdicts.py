@@ -24,14 +24,14 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.agreement import Family
 from erag_ray.analyses.columns import by_dataset
 from erag_ray.analyses.comparisons import COMPARISONS, comparisons
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.means import MEANS, means
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing, standing
-from erag_ray.schemas import QUERIES, UTILITY
+from erag_ray.measures.agreement import Family
+from erag_ray.store.schemas import QUERIES, UTILITY
 
 SIZES = ((2, 10), (2, 100), (2, 1000), (10, 30), (10, 300), (34, 100), (34, 3000), (200, 50), (200, 300))
 """Numbers of runs and of questions."""

@@ -22,10 +22,10 @@ from quiet_ray import ENVIRONMENT
 from tiny import RunJob, Tiny, job_command, write_tiny
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference import Done, Work
 from erag_ray.inference import stage as reading
 from erag_ray.inference.in_process import run_in_process
-from erag_ray.logs import on_stderr
+from erag_ray.inference.work import Done, Work
+from erag_ray.support.logs import on_stderr
 
 ROOT = pathlib.Path(__file__).parents[1]
 # a slow machine is no fault of what is tested

@@ -19,12 +19,13 @@ from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.config.reader import ReaderConfig, output_settings
-from erag_ray.errors import InputError
-from erag_ray.kinds import ABSTAINS, ANSWER, INSTRUCTION, NO_RESPONSE, instructed
-from erag_ray.planning import check_reader
-from erag_ray.requests import Passage, Response, as_messages, as_text
-from erag_ray.requests.prompts import prompt_named
-from erag_ray.schemas import LABELS, PROVENANCE, RUNS, UTILITY
+from erag_ray.inference.planning.uses import check_reader
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.no_response import ABSTAINS, INSTRUCTION, NO_RESPONSE, instructed
+from erag_ray.prompts.prompt import as_messages, as_text, prompt_named
+from erag_ray.prompts.request import Passage, Response
+from erag_ray.store.schemas import LABELS, PROVENANCE, RUNS, UTILITY
+from erag_ray.support.errors import InputError
 
 SEA = Passage("Sea", "The sea is wide.")
 

@@ -31,7 +31,7 @@ from towns import towns
 from erag_ray.analyses.every import all_tables
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.store import TableStore
+from erag_ray.store.tables import TableStore
 
 FILE = pathlib.Path(__file__).parent / "golden" / "digests.tsv"
 OF_A_JOB = {"job", "seconds", "device_seconds", "peak_memory_bytes"}

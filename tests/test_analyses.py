@@ -22,17 +22,17 @@ from erag_ray.analyses.cells import columns_of_cells
 from erag_ray.analyses.contract import Analysis, Evaluation, Results
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.every import ANALYSES, all_tables
+from erag_ray.analyses.parts.shapes import parts_of, tables_of
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.config.report import ReportConfig
-from erag_ray.errors import JobError
 from erag_ray.inputs.stage import prepare
-from erag_ray.parts.shapes import parts_of, tables_of
-from erag_ray.progress import stage_progress
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.stage import report
-from erag_ray.schemas import STRING, TableSchema, table_schema
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import STRING, TableSchema, table_schema
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import JobError
+from erag_ray.support.progress import stage_progress
 
 MADE = [one for one in ANALYSES if one.make and one.schema]
 RUNS = {("r", name, 2) for name in "AB"}

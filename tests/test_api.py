@@ -22,9 +22,9 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
-from erag_ray.errors import InputError, JobError
-from erag_ray.schemas import LABELS, OUTPUTS, UTILITY
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import LABELS, OUTPUTS, UTILITY
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
 
 TABLES = (LABELS, UTILITY, PER_QUERY, MEANS, CORRELATIONS, COMPARISONS, CELLS)
 Outputs = Callable[[list[str]], Sequence[str]]

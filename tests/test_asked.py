@@ -32,13 +32,13 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
 from erag_ray.extras.gate import stage as gating
 from erag_ray.extras.gate.comment import report_of
 from erag_ray.extras.gate.config import GateConfig
-from erag_ray.kinds import ANSWER
 from erag_ray.models import register_function
-from erag_ray.schemas import LABELS, UTILITY
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.store.schemas import LABELS, UTILITY
+from erag_ray.support.errors import InputError
 
 RUNS = ("a", "b")
 DEPTHS = (1, 3)

@@ -24,9 +24,9 @@ from bench.run import COLUMNS, run_all
 from bench.tables import speed_table
 from tiny import RUNS, Tiny, job_command
 
+from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
-from erag_ray.parts.formats import rows_of_text
+from erag_ray.support.errors import InputError
 
 
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -19,13 +19,13 @@ from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, annotate
 from erag_ray.config.reader import KINDS, ReaderConfig
-from erag_ray.errors import InputError
+from erag_ray.inference.planning.plan import plan_labels, plan_stage
+from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.models import MODELS
-from erag_ray.planning.plan import plan_labels, plan_stage
-from erag_ray.planning.uses import check_reader
-from erag_ray.schemas import LABELS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import LABELS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 
 @pytest.mark.long
@@ -184,7 +184,7 @@ FORGETFUL = Annotator(
 def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny) -> None:
     root = pathlib.Path(__file__).parent.parent
     (tiny.folder / "mine.py").write_text(
-        "from erag_ray.scores import Score\n"
+        "from erag_ray.measures.scores import Score\n"
         "def half(output, answers):\n    return 0.5\n"
         "HALF = Score(name='half', function=half, binary=False, normalises=False)\n"
     )
@@ -215,7 +215,7 @@ def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny
     assert taken.returncode == 0, taken.stderr
     refused = start("mine:half")
     assert refused.returncode == 2
-    assert "score 'mine:half' is a function, not an erag_ray.scores.Score" in refused.stderr
+    assert "score 'mine:half' is a function, not an erag_ray.measures.scores.Score" in refused.stderr
 
 
 @pytest.mark.long

@@ -21,9 +21,12 @@ from crashes import NUM_REQUESTS, stored, write_larger
 from quiet_ray import ENVIRONMENT
 from tiny import job_command
 
-from erag_ray.errors import InputError, JobError
-from erag_ray.stages import locked
-from erag_ray.store import LEASES, Folder, Lease, TableStore, lease
+from erag_ray.store import lease
+from erag_ray.store.folder import Folder
+from erag_ray.store.lease import LEASES, Lease
+from erag_ray.store.stages.lock import locked
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
 
 ROOT = pathlib.Path(__file__).parents[1]
 

@@ -18,11 +18,11 @@ from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.corpora import CorpusConfig
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import InputError
-from erag_ray.inputs import prepare, prepared
+from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.retrieve.stage import make_runs
-from erag_ray.schemas import CORPUS, GOLD, LABELS, LIST_TOKENS, UTILITY
-from erag_ray.schemas import RUNS as RUN_TABLE
+from erag_ray.store.schemas import CORPUS, GOLD, LABELS, LIST_TOKENS, UTILITY
+from erag_ray.store.schemas import RUNS as RUN_TABLE
+from erag_ray.support.errors import InputError
 
 OWN_IDEAL = pl.col("ideal") != "pool"
 

@@ -11,8 +11,8 @@ from tiny import PASSAGES, QUESTIONS, Tiny, compare, make_tables, table, tables_
 
 from erag_ray.extras.credit.schemas import CREDIT_SHARES, CREDITS, ORDER_EFFECTS
 from erag_ray.report.page.questions import QuestionOptions, load_questions
-from erag_ray.schemas import LABELS, UTILITY
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import LABELS, UTILITY
+from erag_ray.store.tables import TableStore
 
 ALL: dict[str, Any] = {
     "credits": ["leave_one_out", "marginal", "shapley"],

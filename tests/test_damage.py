@@ -20,17 +20,20 @@ from tiny import RunJob, Tiny, assert_same, make_tables, results, table
 
 from erag_ray.cli.job import job_folder
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import UNKNOWN, Attempt
+from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.models import check_facts
-from erag_ray.planning.plan import plan_stage
 from erag_ray.report.load import load
-from erag_ray.schemas import LABELS, PENDING, QUERIES, UTILITY
-from erag_ray.sharded_tasks import undone
-from erag_ray.store import KEY_COLUMNS, Folder, ResponseStore, write_array, write_mapped
+from erag_ray.store.arrays import write_array
+from erag_ray.store.folder import Folder
+from erag_ray.store.mapped import write_mapped
+from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
+from erag_ray.store.schemas import LABELS, PENDING, QUERIES, UTILITY
+from erag_ray.store.sharded_tasks import undone
+from erag_ray.support.errors import JobError
 
 # Ray warns of its own inner workings
 pytestmark = pytest.mark.filterwarnings(

@@ -14,11 +14,11 @@ from tiny import Tiny, compare, kilt_line, passage_line, table
 from erag_ray.config.job import JobConfig
 from erag_ray.config.prompt import PromptConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets.tasks import DATASETS, Dataset, ScoreRule
-from erag_ray.errors import InputError
+from erag_ray.data.datasets.tasks import DATASETS, Dataset, ScoreRule
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.schemas import LABELS, QUERIES
-from erag_ray.scores import SCORES
+from erag_ray.measures.scores import SCORES
+from erag_ray.store.schemas import LABELS, QUERIES
+from erag_ray.support.errors import InputError
 
 CHAT = ReaderConfig(kind="echo", prompt="chat")
 OWN = PromptConfig(template="{question} {passages}")

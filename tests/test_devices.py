@@ -12,11 +12,13 @@ import torch
 from tiny import Tiny, compare
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import make_model, model_id
 from erag_ray.models.local.devices import TF32, backend, gpu_error, set_matmul_precision
-from erag_ray.store import Folder, ResponseStore, read_manifest
+from erag_ray.store.folder import Folder
+from erag_ray.store.responses import ResponseStore
+from erag_ray.store.tables import read_manifest
+from erag_ray.support.errors import JobError
 
 
 @pytest.fixture

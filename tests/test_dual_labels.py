@@ -12,18 +12,18 @@ import pytest
 from gold import gold_of
 from scripts import import_script
 
+from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.datasets import load_queries
-from erag_ray.errors import InputError
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.pages import read_pages
 from erag_ray.extras.papers.config import DualLabelsConfig
 from erag_ray.extras.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.extras.papers.dual_stage import label_twice
 from erag_ray.extras.papers.schemas import DUAL_LABELS
-from erag_ray.files import Diagnostics
-from erag_ray.parts.formats import rows_of_text
-from erag_ray.passages.pages import read_pages
 from erag_ray.retrieve.stage import retrieve
-from erag_ray.store import TableStore
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 
 def qa(guid: str, question: str, *answers: str, impossible: bool = False) -> dict[str, Any]:

@@ -17,10 +17,11 @@ import pytest
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.files import Document, text_id
-from erag_ray.retrieve.outside import as_search, search_all
+from erag_ray.data.files.documents import Document, text_id
+from erag_ray.retrieve.outside.adapters import as_search
+from erag_ray.retrieve.outside.searching import search_all
 from erag_ray.retrieve.stage import make_runs
-from erag_ray.schemas import RETRIEVAL_SECONDS, RUNS, UTILITY
+from erag_ray.store.schemas import RETRIEVAL_SECONDS, RUNS, UTILITY
 
 pytestmark = [
     pytest.mark.extras,

@@ -10,11 +10,11 @@ from tiny import Tiny, make_tables, num_reader_calls, table
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contrasts import CONTRASTS
-from erag_ray.errors import InputError
-from erag_ray.inputs import prepare
-from erag_ray.measures import FactLists, alpha_ndcg
-from erag_ray.schemas import FACT_LABELS, LABELS
-from erag_ray.store import TableStore
+from erag_ray.inputs.stage import prepare
+from erag_ray.measures.lists import FactLists, alpha_ndcg
+from erag_ray.store.schemas import FACT_LABELS, LABELS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 
 def with_facts(tiny: Tiny, facts: dict[str, object], **config: object) -> Tiny:

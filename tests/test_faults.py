@@ -18,20 +18,21 @@ from failing import Characters
 from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import Tiny, compare
 
-from erag_ray.cluster import ray_session
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
-from erag_ray.inference import ModelActor, run
-from erag_ray.inference.actor import ISOLATED_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
+from erag_ray.inference.actor import ISOLATED_ROWS, MAX_ENDS, NOTES, Attempt, ModelActor, responses_table
+from erag_ray.inference.cluster.session import ray_session
+from erag_ray.inference.planning.plan import plan_stage
+from erag_ray.inference.pool import run
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model, model_id
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.local.memory import is_gpu_lost, is_out_of_memory
 from erag_ray.models.local.model import Output, PromptTokens
-from erag_ray.planning.plan import plan_stage
-from erag_ray.requests import Response
-from erag_ray.store import KEY_COLUMNS, ResponseStore, as_frame
+from erag_ray.prompts.request import Response
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
+from erag_ray.support.errors import JobError
 
 # Ray warns of its own inner workings
 pytestmark = pytest.mark.filterwarnings(

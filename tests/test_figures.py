@@ -28,15 +28,15 @@ from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS, utility_by_depth
 from erag_ray.analyses.order import MAX_RUNS
+from erag_ray.analyses.parts.model import Figure, Mark
 from erag_ray.analyses.question_by_question import MAX_BARS, gain_by_question
 from erag_ray.analyses.run_differences import NOT_SIGNIFICANT, SIGNIFICANT, run_differences
 from erag_ray.analyses.scope import Scope, scope_of
 from erag_ray.analyses.useful_documents import shares_by_rank
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
-from erag_ray.parts.model import Figure, Mark
 from erag_ray.report import charts
 from erag_ray.report.vega_lite import COLORS
-from erag_ray.schemas import LABELS, QUERIES, REQUESTS, RUNS, UTILITY, TableSchema, conform
+from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS, RUNS, UTILITY, TableSchema, conform
 
 HOSTILE = "b</script><img src=x onerror=alert(1)> \"q\" 'r' \\ & \u2028 \u202e[0].x"
 Row = dict[str, Any]

@@ -28,17 +28,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import Tiny, compare, write_tiny
 
-from erag_ray import schemas
 from erag_ray.config.command_line.parsing import map_paths, parse
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig
-from erag_ray.errors import InputError
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.corpus import make_corpus
 from erag_ray.extras.train.config import TrainConfig
-from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
-from erag_ray.passages import make_corpus
-from erag_ray.schemas import CORPUS
-from erag_ray.store import TableStore
+from erag_ray.store import schemas
+from erag_ray.store.schemas import CORPUS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 # --- what stands where a file should be ---
 

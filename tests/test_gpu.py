@@ -25,15 +25,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from trainings import curve, run, tiny_training
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.models import make_model
 from erag_ray.models.local.memory import Limits, free_memory
 from erag_ray.models.local.model import LocalModel
 from erag_ray.models.t5.encoder_cache import encode_prompts
-from erag_ray.requests import Form, Passage, Request
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.retrieve.dense.index import Shard
-from erag_ray.sharded_tasks import part
-from erag_ray.store import Folder, write_array
+from erag_ray.store.arrays import write_array
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import part
 
 pytestmark = [
     pytest.mark.gpu,

@@ -18,16 +18,16 @@ import torch
 from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare
 
-from erag_ray.cluster import gpus, tasks
-from erag_ray.cluster.gpus import gpu_names, process_environment
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import SearchConfig
-from erag_ray.errors import JobError
 from erag_ray.inference import pool as inference
 from erag_ray.inference.actor import GARBAGE_THRESHOLDS
+from erag_ray.inference.cluster import gpus, tasks
+from erag_ray.inference.cluster.gpus import gpu_names, process_environment
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import Model
-from erag_ray.requests import Request, Response
+from erag_ray.prompts.request import Request, Response
+from erag_ray.support.errors import JobError
 
 HELPERS = pathlib.Path(__file__).parent / "helpers"
 REFUSAL = r"Ray has assigned GPU [01], but torch 2\S+ \(.*\) cannot use it: \w.* Install a driver and"

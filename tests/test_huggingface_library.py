@@ -11,10 +11,10 @@ import pytest
 from polars.testing import assert_frame_equal
 from tiny import QUESTIONS, RunJob, Tiny
 
-from erag_ray.datasets import load_queries
-from erag_ray.files import Diagnostics
-from erag_ray.inputs import prepare, prepared
-from erag_ray.store import NOT_LOCAL, file_stamp
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.store.fingerprints import NOT_LOCAL, file_stamp
 
 pytestmark = pytest.mark.extras
 FIELDS = {"question": "q", "answers": "a.text", "id": "key"}

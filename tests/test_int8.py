@@ -15,9 +15,8 @@ from tiny import Tiny
 from torch.nn import functional
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.errors import InputError, JobError
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.inference.planning.uses import use_of
 from erag_ray.models import Model, make_model, model_id
 from erag_ray.models.local import int8
 from erag_ray.models.local.int8 import quantize_weights
@@ -37,7 +36,10 @@ from erag_ray.models.local.quantize import (
     quantize_normed,
     quantize_relu,
 )
-from erag_ray.planning.uses import use_of
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.support.errors import InputError, JobError
 
 ROOT = pathlib.Path(__file__).parents[1]
 needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="int8 needs a CPU")

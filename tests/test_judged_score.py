@@ -30,23 +30,24 @@ from erag_ray.analyses.judgements import judgement_warnings
 from erag_ray.analyses.means import MEANS
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.errors import InputError
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.extras.train.data.examples import prepare_examples
+from erag_ray.inference.output_tables import SINGLE_DOCUMENT
 from erag_ray.inputs.stage import prepare
-from erag_ray.kinds import ANSWER_JUDGE, Case, judge_passages, judgement
+from erag_ray.measures.scores import SCORES, Scoring, score_outputs
 from erag_ray.models import make_model
-from erag_ray.output_tables import SINGLE_DOCUMENT
-from erag_ray.requests import prompts
-from erag_ray.requests.prompts import ACCEPTED, GRADED, as_text
-from erag_ray.requests.request import Passage
-from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, UTILITY
-from erag_ray.scores import SCORES, Scoring, score_outputs
-from erag_ray.store import TableStore
+from erag_ray.prompts import prompt as prompts
+from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
+from erag_ray.prompts.kinds.base import Case
+from erag_ray.prompts.prompt import ACCEPTED, GRADED, as_text
+from erag_ray.prompts.request import Passage
+from erag_ray.store.schemas import COSTS, JUDGEMENTS, LABELS, UTILITY
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 __all__ = ["runs_here", "short_pauses"]
 

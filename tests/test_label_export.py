@@ -16,13 +16,13 @@ from guides import ROOT
 from heavy_packages import HEAVY
 from tiny import PASSAGES, QUESTIONS, Tiny, make_tables, write_tiny
 
-from erag_ray.errors import InputError
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.rows import COLUMNS
 from erag_ray.extras.label_export.splits import SPLITS
 from erag_ray.extras.label_export.stage import export
-from erag_ray.schemas import LABELS, RUNS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import LABELS, RUNS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 # a document is useful exactly when its title is the answer; the others by their best rank in good and bad
 POSITIVE = {"q1": "d1", "q2": "d3", "q3": "d5", "q4": "d7", "q5": "d9", "q6": "d10"}

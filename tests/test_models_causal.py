@@ -12,10 +12,10 @@ import pytest
 import tokenizers
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output
-from erag_ray.requests import Form, Passage, Request
+from erag_ray.prompts.request import Form, Passage, Request
+from erag_ray.support.errors import InputError
 
 PLAIN = models.form_for("causal")
 CHAT = models.form_for("causal", prompt="chat")

@@ -16,14 +16,14 @@ import transformers
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.errors import InputError
+from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.in_process import LocalReader
-from erag_ray.kinds import ANSWER
+from erag_ray.inference.planning.uses import use_of
 from erag_ray.models import make_model, model_id
-from erag_ray.planning.uses import use_of
-from erag_ray.stages import job_memory
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.store.stages.memory import job_memory
+from erag_ray.support.errors import InputError
 
 FORMS = {kind: models.form_for(kind) for kind in ("fid", "ipa", "causal")}
 REQUESTS = {kind: models.some_requests(form, 20, seed=5) for kind, form in FORMS.items()}

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE, Kind
 from erag_ray.models import make_model
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local import memory
@@ -36,7 +35,11 @@ from erag_ray.models.local.memory_estimate import causal_memory_estimate
 from erag_ray.models.local.model import OUT_OF_MEMORY, LocalModel, Output, PromptTokens
 from erag_ray.models.t5.engine import CPU_PASS
 from erag_ray.models.t5.model import T5Model
-from erag_ray.requests import Form, Passage, Request
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.relevance import RELEVANCE
+from erag_ray.prompts.request import Form, Passage, Request
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 GIB = 2**30
@@ -383,7 +386,7 @@ def test_a_pass_keeps_its_widest_piece_small_enough_to_be_kept(loaded: Loaded) -
 
 HELD = """
 import mmap
-from erag_ray.process_memory import peak_resident_bytes
+from erag_ray.support.process_memory import peak_resident_bytes
 
 shared = mmap.mmap(-1, 600 << 20)
 before = peak_resident_bytes()

@@ -17,10 +17,10 @@ from quiet_ray import ENVIRONMENT
 from scripts import import_script
 from tiny import Tiny, compare, kilt_line, passage_line
 
+from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.analyses.table_1 import agreement_by_depth
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.world.config import WorldConfig
-from erag_ray.parts.formats import rows_of_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 

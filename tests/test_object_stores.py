@@ -22,27 +22,24 @@ from erag_ray.cli import access as reaching
 from erag_ray.cli.access import check_access
 from erag_ray.config.command_line.parsing import expand, map_paths
 from erag_ray.config.job import JobConfig
-from erag_ray.datasets import load_queries
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.corpus import make_corpus
+from erag_ray.data.passages.load import load_passages
+from erag_ray.data.passages.pages import page_spans, read_pages
+from erag_ray.data.runs.load import load_run
 from erag_ray.inputs.stage import INPUT_TABLES, prepare, prepared
-from erag_ray.ownership import MARKER, read_marker
-from erag_ray.passages import load_passages, make_corpus
-from erag_ray.passages.pages import page_spans, read_pages
-from erag_ray.runs import load_run
-from erag_ray.schemas import CORPUS, LABELS, QUERIES, RESPONSES, UTILITY
-from erag_ray.sharded_tasks import do_tasks
-from erag_ray.stages.lock import locked
-from erag_ray.store import (
-    LEASES,
-    NOT_LOCAL,
-    Folder,
-    ResponseStore,
-    TableStore,
-    file_stamp,
-    open_file,
-    scan_file,
-)
+from erag_ray.store.files import open_file, scan_file
+from erag_ray.store.fingerprints import NOT_LOCAL, file_stamp
+from erag_ray.store.folder import Folder
+from erag_ray.store.lease import LEASES
+from erag_ray.store.responses import ResponseStore
+from erag_ray.store.schemas import CORPUS, LABELS, QUERIES, RESPONSES, UTILITY
+from erag_ray.store.sharded_tasks import do_tasks
+from erag_ray.store.stages.lock import locked
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+from erag_ray.support.ownership import MARKER, read_marker
 
 ROOT = pathlib.Path(__file__).parents[1]
 ONLY_HERE = pytest.mark.skipif("ERAG_RAY_S3" in os.environ, reason="about the S3 of these tests")

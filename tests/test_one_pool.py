@@ -10,9 +10,13 @@ from tiny import Tiny, compare, kilt_line, table
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD, RELEVANCE, VERDICT
-from erag_ray.requests import Passage, Request
-from erag_ray.schemas import LABELS
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.relevance import RELEVANCE
+from erag_ray.prompts.kinds.verdict import VERDICT
+from erag_ray.prompts.request import Passage, Request
+from erag_ray.store.schemas import LABELS
 
 # Ray warns of its own inner workings
 pytestmark = pytest.mark.filterwarnings(

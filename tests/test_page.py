@@ -17,7 +17,7 @@ from made_up_folder import READER, Size, write_folder
 from page_reports import HOSTILE, report_of
 
 from erag_ray.analyses.cells import CELLS
-from erag_ray.parts.model import Column, Format, Table, Value
+from erag_ray.analyses.parts.model import Column, Format, Table, Value
 from erag_ray.report.page.payload import packed, table_data
 from erag_ray.report.page.questions import (
     SNIPPET_CHARACTERS,
@@ -29,7 +29,8 @@ from erag_ray.report.page.questions import (
     snippet,
 )
 from erag_ray.report.page.write import PageOptions, write_page
-from erag_ray.schemas import (
+from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import (
     CORPUS,
     DOCUMENT_OUTPUTS,
     GOLD,
@@ -42,7 +43,7 @@ from erag_ray.schemas import (
     UTILITY,
     TableSchema,
 )
-from erag_ray.store import Folder, TableStore
+from erag_ray.store.tables import TableStore
 
 
 def unpacked(text: str) -> Any:
@@ -356,7 +357,7 @@ import pathlib, sys
 sys.path.insert(0, {tests!r})
 from made_up_folder import Size, write_folder
 from erag_ray.report.page.questions import QuestionOptions, load_questions
-from erag_ray.store import TableStore
+from erag_ray.store.tables import TableStore
 from page_reports import report_of
 from erag_ray.report.page.write import write_page
 store = TableStore({out!r})

@@ -13,14 +13,14 @@ from made_up_folder import READER, Size, write_folder
 from page_reports import HOSTILE, report_of
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from erag_ray.parts.model import Column, Figure, Format, Table, Value
+from erag_ray.analyses.parts.model import Column, Figure, Format, Table, Value
+from erag_ray.prompts.prompt import as_text
+from erag_ray.prompts.request import Example, Passage, Prompt
 from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.report.page.write import Charts, PageOptions, write_page
-from erag_ray.requests import Passage, Prompt, as_text
-from erag_ray.requests.request import Example
-from erag_ray.schemas import CORPUS, LABELS, QUERIES, RUNS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import CORPUS, LABELS, QUERIES, RUNS
+from erag_ray.store.tables import TableStore
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [

@@ -7,8 +7,8 @@ import time
 import pytest
 from tiny import RunJob, Tiny, compare
 
-from erag_ray import progress
-from erag_ray.progress import stage_progress
+from erag_ray.support import progress
+from erag_ray.support.progress import stage_progress
 
 STAGES = [
     "loading questions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tiny import Tiny, compare, table
 
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LIST_OUTPUTS, RUNS, UTILITY
+from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LIST_OUTPUTS, RUNS, UTILITY
 
 
 @pytest.fixture

@@ -26,8 +26,9 @@ from models import causal_folder, t5_folder
 from quiet_ray import ENVIRONMENT
 from tiny import PASSAGES, QUESTIONS, RUNS, kilt_line, trec_lines
 
-from erag_ray.schemas import CORPUS
-from erag_ray.store import CACHE, TableStore
+from erag_ray.store.digests import CACHE
+from erag_ray.store.schemas import CORPUS
+from erag_ray.store.tables import TableStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 # what a small machine without a hub, a cluster and a GPU has in its place

@@ -18,8 +18,8 @@ from real_vllm import BLOCK_TOKENS, comparison, run_job, serving, write_smollm2
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import load_model, make_model
-from erag_ray.requests import Form, Request, Response
-from erag_ray.requests.prompts import FAMILIES, family_prompt, question_first_prompt
+from erag_ray.prompts.prompt import FAMILIES, family_prompt, question_first_prompt
+from erag_ray.prompts.request import Form, Request, Response
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500), pytest.mark.filterwarnings("default")]
 

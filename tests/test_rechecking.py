@@ -8,14 +8,14 @@ import pytest
 from tiny import Tiny
 
 from erag_ray.inference import recheck as rechecking
+from erag_ray.inference.planning.plan import StagePlan, plan_stage
 from erag_ray.inference.recheck import recheck
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.models.echo import EchoModel
-from erag_ray.planning.plan import StagePlan, plan_stage
-from erag_ray.requests import Failure, Request, Response
-from erag_ray.schemas import COSTS
-from erag_ray.store import TableStore
+from erag_ray.prompts.request import Failure, Request, Response
+from erag_ray.store.schemas import COSTS
+from erag_ray.store.tables import TableStore
 
 answer = EchoModel.answer
 

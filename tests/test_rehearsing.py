@@ -11,9 +11,9 @@ from tiny import Tiny, compare
 
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.inference import dry_run as rehearsing
-from erag_ray.planning.plan import spread
-from erag_ray.schemas import COSTS
-from erag_ray.store import TableStore
+from erag_ray.inference.planning.plan import spread
+from erag_ray.store.schemas import COSTS
+from erag_ray.store.tables import TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
 

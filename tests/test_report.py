@@ -27,9 +27,9 @@ from tiny import Tiny, compare, tables_text
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.parts.formats import compact_text_of, number, rows_of_text, text_of, with_interval
-from erag_ray.parts.model import Column, Format, Table, Value
-from erag_ray.parts.shapes import tables_of
+from erag_ray.analyses.parts.formats import compact_text_of, number, rows_of_text, text_of, with_interval
+from erag_ray.analyses.parts.model import Column, Format, Table, Value
+from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.report.console import open_console, print_report, show
 from erag_ray.report.markdown import INVISIBLE, markdown, parts_as_markdown
 

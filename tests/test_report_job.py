@@ -25,15 +25,15 @@ from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.config.report import ReportConfig, ReportKeys
-from erag_ray.errors import InputError
-from erag_ray.parts.shapes import tables_of
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
 from erag_ray.report.stage import report
-from erag_ray.schemas import COSTS, OF_STAGES, TableSchema
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import COSTS, OF_STAGES, TableSchema
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[1]
 NEEDED = {schema for one in ANALYSES for schema in one.tables if not one.is_optional}

@@ -17,8 +17,9 @@ from ranked_lists import corpus_of, lists_of, questions, searched
 from tiny import PASSAGES, QUESTIONS
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.retrieve import best, make_retriever
+from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English
+from erag_ray.retrieve.lists import best
 from erag_ray.retrieve.passage_fields import title_and_first_sentence
 
 # --- the floor ---

@@ -20,17 +20,18 @@ from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrie
 from erag_ray.cli.submission import check_inputs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.load import load_run
+from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.planning.uses import check_reader
-from erag_ray.retrieve import LIST_COLUMNS, bm25
+from erag_ray.retrieve import bm25
 from erag_ray.retrieve import stage as retrieving
 from erag_ray.retrieve.dense import index as dense
+from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
-from erag_ray.runs import load_run
-from erag_ray.store import TableStore
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 BM25 = {"bm25": RetrieverConfig(kind="bm25")}
 BOTH = {**BM25, "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence")}
@@ -150,7 +151,6 @@ def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"depth": 0}, "depth must be at least 1"),
         ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
         ({"retrievers": {}}, "retrievers: name at least one"),
         *[
@@ -450,7 +450,6 @@ def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, A
         ),
         ({"kind": "rerank", "of": [], "by": "x"}, "rerank: of: name the one run to score again"),
         ({"kind": "dense"}, "dense: needs a model"),
-        ({"kind": "bm25", "b": 2}, r"b must lie in 0\.\.1, got 2"),
         ({"kind": " "}, "kind is blank"),
         ({"kind": "bm25", "k1": float("inf")}, "k1: expected a number, got inf"),
         ({"kind": "bm25", "model": "x"}, "model is given, but bm25 does not look at it"),

@@ -11,15 +11,15 @@ from polars.testing import assert_frame_equal
 from tiny import PASSAGES, RUNS, Tiny, compare, table, write_tiny
 
 from erag_ray.analyses.columns import PER_QUERY
-from erag_ray.errors import InputError
-from erag_ray.inputs import prepare
-from erag_ray.parts.formats import rows_of_text
-from erag_ray.parts.shapes import tables_of
+from erag_ray.analyses.parts.formats import rows_of_text
+from erag_ray.analyses.parts.shapes import tables_of
+from erag_ray.data.runs.references import GOLD_PASSAGES
+from erag_ray.inputs.stage import prepare
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
-from erag_ray.runs import GOLD_PASSAGES
-from erag_ray.schemas import CORPUS, LABELS, RETRIEVAL_SECONDS, UTILITY
-from erag_ray.schemas import RUNS as RUN_TABLE
+from erag_ray.store.schemas import CORPUS, LABELS, RETRIEVAL_SECONDS, UTILITY
+from erag_ray.store.schemas import RUNS as RUN_TABLE
+from erag_ray.support.errors import InputError
 
 NO_PAGES = ["erag", "contains_answer_dpr", "contains_answer_kilt", "gain"]
 

@@ -22,25 +22,29 @@ from erag_ray.analyses.evaluation import evaluate
 from erag_ray.config.job import JobConfig
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig, output_settings
-from erag_ray.datasets import Dataset
-from erag_ray.datasets.tasks import DATASETS
-from erag_ray.errors import InputError
+from erag_ray.data.datasets.tasks import DATASETS, Dataset
+from erag_ray.inference.planning.pending import PendingRequests
+from erag_ray.inference.planning.plan import StagePlan, plan_labels, plan_stage
+from erag_ray.inference.planning.uses import check_reader, label_kind, reader_id, use_of
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Case, Kind
 from erag_ray.labels.document_labels import label
+from erag_ray.measures.scores import SCORES, score_outputs
 from erag_ray.models import make_model
 from erag_ray.models.local.early_stopping import UNFINISHED, Stop
 from erag_ray.models.t5 import engine as t5_engine
 from erag_ray.models.t5.engine import up_to_stop
-from erag_ray.planning.pending import PendingRequests
-from erag_ray.planning.plan import StagePlan, plan_labels, plan_stage
-from erag_ray.planning.uses import check_reader, label_kind, reader_id, use_of
-from erag_ray.requests import Form, Passage, Request
-from erag_ray.requests.prompts import VERDICTS
-from erag_ray.schemas import LABELS, UTILITY
-from erag_ray.scores import SCORES, score_outputs
-from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Case, Kind
+from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.relevance import RELEVANCE
+from erag_ray.prompts.kinds.verdict import VERDICT
+from erag_ray.prompts.prompt import VERDICTS
+from erag_ray.prompts.request import Form, Passage, Request
+from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
+from erag_ray.store.schemas import LABELS, UTILITY
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 KINDS = ("fid", "ipa", "causal")
 
@@ -297,8 +301,6 @@ def test_what_cannot_be_told_before_an_output_is_whole_is_read_in_whole(score: s
     assert label_kind(chosen, Dataset(score=score, family="dialogue")) is ANSWER
     with pytest.raises(ValueError, match="unknown score 'typo'"):
         label_kind(config, Dataset(score="typo"))
-    with pytest.raises(ValueError, match="at least 1"):
-        ReaderConfig(kind="fid", max_new_tokens=0)
 
 
 def test_verdicts_that_start_alike_need_room(

@@ -24,20 +24,23 @@ from tiny import Tiny
 
 import erag_ray as er
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
-from erag_ray.inference import ModelActor, run_stage
 from erag_ray.inference import writer as writer_module
-from erag_ray.inputs import prepare
+from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.planning.plan import plan_stage
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare
 from erag_ray.models import Isolation, ServedModel, make_model, model_id
 from erag_ray.models.budget import Budget
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.served import bounded, limits
 from erag_ray.models.served import client as client_module
-from erag_ray.planning import plan_stage
-from erag_ray.requests import Form, Passage, Request, Response
-from erag_ray.requests.prompts import prompt_named
-from erag_ray.schemas import COSTS
-from erag_ray.store import ResponseStore, TableStore, as_frame
+from erag_ray.prompts.prompt import prompt_named
+from erag_ray.prompts.request import Form, Passage, Request, Response
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import ResponseStore
+from erag_ray.store.schemas import COSTS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import JobError
 
 # fixtures
 __all__ = ["runs_here", "server", "short_pauses"]
@@ -403,8 +406,3 @@ def test_a_function_is_found_whatever_its_revision_is_written_as() -> None:
     config = function.config()
     assert config.revision == "1"
     assert model_id(make_model(config)) == model_id(make_model(dataclasses.replace(config, revision="1")))
-
-
-def test_a_negative_patience_is_refused() -> None:
-    with pytest.raises(ValueError, match="patience_seconds must not be negative, got -1"):
-        er.Served(patience_seconds=-1)

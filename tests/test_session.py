@@ -13,8 +13,8 @@ from quiet_ray import ENVIRONMENT
 from ray._private import ray_constants
 from ray.exceptions import AuthenticationError
 
-from erag_ray.cluster import ray_session
-from erag_ray.errors import JobError
+from erag_ray.inference.cluster.session import ray_session
+from erag_ray.support.errors import JobError
 
 ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 
@@ -112,7 +112,7 @@ def test_a_ray_that_does_not_start_is_one_line_without_a_traceback(starts: list[
 
 LISTENING = """
 import psutil, ray
-from erag_ray.cluster import ray_session
+from erag_ray.inference.cluster.session import ray_session
 
 with ray_session():
     assert ray.get(ray.remote(ray.util.get_node_ip_address).remote()) == "127.0.0.1"

@@ -16,7 +16,6 @@ from erag_ray.annotators import ANNOTATORS, Annotator, Evidence
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.job import main
@@ -24,10 +23,11 @@ from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
 from erag_ray.extras.sequential_test.stage import settle
 from erag_ray.inference import actor
 from erag_ray.inputs.stage import prepare
-from erag_ray.measures import compute, list_ideal
-from erag_ray.schemas import COSTS, REQUESTS
-from erag_ray.stages import job_memory
-from erag_ray.store import TableStore
+from erag_ray.measures.lists import compute, list_ideal
+from erag_ray.store.schemas import COSTS, REQUESTS
+from erag_ray.store.stages.memory import job_memory
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
 
 pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"

@@ -13,12 +13,12 @@ from several_datasets import CLAIMS, TURNS, three
 from tiny import QUESTIONS, Tiny, compare, table, tables_text
 
 from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.parts.formats import rows_of_text
+from erag_ray.analyses.parts.model import Table
 from erag_ray.analyses.table_1 import table_1
 from erag_ray.inputs.stage import prepare
-from erag_ray.parts.formats import rows_of_text
-from erag_ray.parts.model import Table
 from erag_ray.report.console import show
-from erag_ray.schemas import UTILITY
+from erag_ray.store.schemas import UTILITY
 
 
 @pytest.fixture

@@ -25,12 +25,12 @@ from erag_ray.analyses.slices import (
     slice_comparisons,
     slice_means,
 )
-from erag_ray.datasets import load_queries
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.schemas import SLICES, UTILITY, TableSchema
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import SLICES, UTILITY, TableSchema
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 Values = Mapping[str, Sequence[float | None]]
 """Run -> a value of each question."""

@@ -14,10 +14,11 @@ from tiny import PASSAGES, Tiny, make_tables, passage_line, table
 
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.inputs.stage import INPUT_TABLES
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
-from erag_ray.stages import stage as stages
-from erag_ray.stages.stage import Stage
-from erag_ray.store import NOT_LOCAL, TableStore
+from erag_ray.store.fingerprints import NOT_LOCAL
+from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
+from erag_ray.store.stages import stage as stages
+from erag_ray.store.stages.stage import Stage
+from erag_ray.store.tables import TableStore
 
 OUTPUTS = (DOCUMENT_OUTPUTS, LIST_OUTPUTS)
 TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, SLICES, LABELS, UTILITY, *OUTPUTS, *RESULTS)
@@ -171,7 +172,7 @@ def module(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path
     monkeypatch.syspath_prepend(str(tiny.folder))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tiny.folder / "own_scores.py").write_text(
-        "from erag_ray.scores import Score\n"
+        "from erag_ray.measures.scores import Score\n"
         "import own_rule\n"
         "OWN = Score(name='own', function=lambda output, gold_answers: float(own_rule.is_right(output, gold_answers)),"
         " binary=True, normalises=False)\n"

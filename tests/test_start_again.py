@@ -14,8 +14,8 @@ from polars.testing import assert_frame_equal
 from tiny import job_command
 
 from erag_ray.config.job import JobConfig
-from erag_ray.schemas import LABELS, UTILITY
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import LABELS, UTILITY
+from erag_ray.store.tables import TableStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -14,24 +14,26 @@ import polars as pl
 import pytest
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_line, table, trec_lines
 
-from erag_ray import measures
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.export import export
 from erag_ray.analyses.settings import depths_of
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import sample
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
+from erag_ray.data.datasets.queries import sample
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.references import GOLD_PASSAGES
+from erag_ray.inference.planning.plan import end_to_end_lists, plan_stage, preview
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.labels.document_labels import label
-from erag_ray.planning.plan import end_to_end_lists, plan_stage, preview
+from erag_ray.measures import lists as measures
 from erag_ray.report.load import load
-from erag_ray.runs import GOLD_PASSAGES, load_run
-from erag_ray.schemas import LABELS, REQUESTS, UTILITY
-from erag_ray.schemas import RUNS as RUNS_TABLE
-from erag_ray.store import ResponseStore, TableStore
+from erag_ray.store.responses import ResponseStore
+from erag_ray.store.schemas import LABELS, REQUESTS, UTILITY
+from erag_ray.store.schemas import RUNS as RUNS_TABLE
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[1]
 

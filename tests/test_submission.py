@@ -28,8 +28,8 @@ from ray.job_submission import JobSubmissionClient
 from tiny import job_command
 
 from erag_ray.config.job import JobConfig
-from erag_ray.schemas import COSTS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import COSTS
+from erag_ray.store.tables import TableStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 ROOT = pathlib.Path(__file__).parents[1]

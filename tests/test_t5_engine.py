@@ -23,7 +23,7 @@ from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS, token_mask
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, padded
 from erag_ray.models.t5.engine import Engine, first_largest, relative_position_bucket
-from erag_ray.requests import Passage, Request
+from erag_ray.prompts.request import Passage, Request
 
 KINDS: dict[str, dict[str, Any]] = {
     "t5": {},

@@ -7,10 +7,10 @@ import pathlib
 
 import pytest
 
-from erag_ray.cluster import task_pool
 from erag_ray.config.retrieval import SearchConfig
-from erag_ray.errors import JobError
-from erag_ray.sharded_tasks import Tasks
+from erag_ray.inference.cluster.tasks import task_pool
+from erag_ray.store.sharded_tasks import Tasks
+from erag_ray.support.errors import JobError
 
 
 @pytest.mark.cluster

@@ -24,8 +24,8 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.extras.train.config import StageConfig
 from erag_ray.extras.train.log import read_log
-from erag_ray.store import LEASES
-from erag_ray.termination import keep_handler, sigterm_interrupts
+from erag_ray.store.lease import LEASES
+from erag_ray.support.termination import keep_handler, sigterm_interrupts
 
 ROOT = pathlib.Path(__file__).parents[1]
 STOPPED = "stopped; start the same command again to go on"
@@ -219,7 +219,7 @@ def test_of_two_signals_at_once_the_second_is_ignored() -> None:
 
 
 def test_a_signal_that_was_lost_can_be_sent_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erag_ray.termination.REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr("erag_ray.support.termination.REPEAT_SECONDS", 0.0)
     with sigterm_interrupts():
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):

@@ -21,10 +21,10 @@ from tiny import RunJob, Tiny, compare, job_command, write_tiny
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.means import MEANS
-from erag_ray.errors import InputError
 from erag_ray.extras.track import TRACKERS, TrackedRun, check_tracker, safe_name, track
-from erag_ray.schemas import COSTS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import COSTS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ import yaml
 from models import form_for, loaded, outputs
 from trainings import ROOT, curve, result, run, tiny_training
 
-from erag_ray.errors import JobError
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.stage import train
 from erag_ray.extras.train.workers import full_path
-from erag_ray.requests import Passage, Request
+from erag_ray.prompts.request import Passage, Request
+from erag_ray.support.errors import JobError
 
 pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*", r"ignore::UserWarning:ray\..*"

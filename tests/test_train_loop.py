@@ -34,14 +34,14 @@ from trainings import (
 )
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.extras.train import loop
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, tokenised
 from erag_ray.extras.train.plan import check_same, prepare, start_folder
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output, PromptTokens
-from erag_ray.requests import Form, Passage, Request
+from erag_ray.prompts.request import Form, Passage, Request
+from erag_ray.support.errors import InputError, JobError
 
 
 def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:

@@ -20,23 +20,26 @@ from pending_requests import FORM, as_pending, in_order, pending, requests, work
 from tiny import RUNS as LISTS
 from tiny import RunJob, Tiny, job_command, table
 
-from erag_ray import registry as names
-from erag_ray import user_code
-from erag_ray.cluster import ray_session
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.inference import ModelActor, run
+from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.cluster.session import ray_session
+from erag_ray.inference.pool import run
 from erag_ray.inputs.stage import prepare
+from erag_ray.measures.scores import score_named
 from erag_ray.models import Isolation, Rendered, make_model, model_id, render_isolated
 from erag_ray.models.isolation import ERRORS_IN_A_ROW
-from erag_ray.requests import Passage, Request, Response
-from erag_ray.schemas import LABELS, UTILITY
-from erag_ray.scores import score_named
-from erag_ray.store import ResponseStore, TableStore, as_frame
+from erag_ray.prompts.request import Passage, Request, Response
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import ResponseStore
+from erag_ray.store.schemas import LABELS, UTILITY
+from erag_ray.store.tables import TableStore
+from erag_ray.support import registry as names
+from erag_ray.support import user_code
+from erag_ray.support.errors import InputError, JobError
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -525,7 +528,7 @@ def test_a_reader_may_define_a_method_by_both_names(module: Callable[..., pathli
 # --- scores ---
 
 SCORES = """
-from erag_ray.scores import Score, exact_match
+from erag_ray.measures.scores import Score, exact_match
 
 def strict(output, answers):
     if output == "Orla":
@@ -602,7 +605,7 @@ def test_a_utility_that_cannot_be_scored_fails_its_own_step(
 
 
 MAY_MATCH = """
-from erag_ray.scores import Score, exact_match
+from erag_ray.measures.scores import Score, exact_match
 
 def breaks(start, answers):
     raise IndexError(start)
@@ -705,7 +708,7 @@ def test_a_measure_that_raises_ends_the_job_by_its_line(
 ) -> None:
     module(
         "my_measures",
-        "from erag_ray.measures import Measure\n"
+        "from erag_ray.measures.lists import Measure\n"
         "def first(lists):\n"
         "    return lists.labels[:, :1]\n"
         "FIRST = Measure(name='first', function=first, uses_ideal=False, takes=frozenset({'binary'}))\n",

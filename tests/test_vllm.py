@@ -17,16 +17,16 @@ from bench.readers import vllm as benchmark_vllm
 from bench.tables import vllm_table
 from tiny import RUNS, Tiny, job_command
 
-from erag_ray.cluster.gpus import process_environment
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig, output_settings
-from erag_ray.errors import InputError, JobError
+from erag_ray.inference.cluster.gpus import process_environment
 from erag_ray.inference.pool import Pool
 from erag_ray.models import make_model
 from erag_ray.models.vllm import model as vllm
 from erag_ray.models.vllm.engine import MAX_NEXT, Completed, Engine, EngineRequest, arguments_of, sampling
-from erag_ray.requests import Form, Request
-from erag_ray.requests.prompts import FAMILIES, family_prompt, question_first_prompt
+from erag_ray.prompts.prompt import FAMILIES, family_prompt, question_first_prompt
+from erag_ray.prompts.request import Form, Request
+from erag_ray.support.errors import InputError, JobError
 
 PLAIN = family_prompt(FAMILIES["question"], is_chat=False, num_examples=2)
 CHAT = question_first_prompt(FAMILIES["question"])

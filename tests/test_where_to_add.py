@@ -23,17 +23,17 @@ import types
 import polars as pl
 
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.kinds import ABSTENTION
-from erag_ray.measures import compute, list_ideal
+from erag_ray.prompts.kinds import ABSTENTION
+from erag_ray.measures.lists import compute, list_ideal
 from erag_ray.models import Response
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.first_useful import ANALYSIS
 from erag_ray.analyses.means import MEANS
 from erag_ray.report.build import build_report
-from erag_ray.schemas import CORPUS, PROVENANCE
-from erag_ray.scores import score_named
-from erag_ray.store import as_frame
+from erag_ray.store.schemas import CORPUS, PROVENANCE
+from erag_ray.measures.scores import score_named
+from erag_ray.store.folder import as_frame
 
 assert compute("Worst", list_ideal([[1.0, 0.5], [0.0, 1.0]]), 2).tolist() == [0.5, 0.0]
 

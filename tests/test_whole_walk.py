@@ -18,15 +18,16 @@ from given_results import RESULTS
 from models import t5_folder
 from tiny import RIGHT, Tiny, compare, job_command, num_reader_calls, table, work_of, write_tiny
 
-from erag_ray.cluster import FREE_CPUS, session
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
-from erag_ray.inference import Pool, block_rows, largest_share, plan_pool
+from erag_ray.inference.cluster import session
+from erag_ray.inference.cluster.session import FREE_CPUS
+from erag_ray.inference.pool import Pool, block_rows, largest_share, plan_pool
 from erag_ray.inputs.stage import INPUT_TABLES
 from erag_ray.models import Resources
-from erag_ray.schemas import COSTS, DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, REQUESTS, UTILITY
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import COSTS, DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, REQUESTS, UTILITY
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import JobError
 
 # Ray warns of its own inner workings
 pytestmark = pytest.mark.filterwarnings(
@@ -347,8 +348,8 @@ def test_a_torn_file_is_set_aside_and_its_requests_are_run_again(tiny: Tiny, rea
 
 
 def test_a_stage_that_lacks_responses_is_not_sealed(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    from erag_ray.inference import Done
     from erag_ray.inference import stage as reading
+    from erag_ray.inference.work import Done
 
     nothing = Done(
         num_responses=0,

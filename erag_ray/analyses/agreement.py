@@ -20,13 +20,15 @@ from erag_ray.analyses.order import (
     table_depths,
     whole_lists,
 )
+from erag_ray.analyses.parts.formats import MISSING
+from erag_ray.analyses.parts.model import Figure, Table
+from erag_ray.analyses.parts.shapes import crosstab, names, part_name, present
 from erag_ray.analyses.scope import Scope
 from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, no_documents, unrelated_pairs
-from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT
-from erag_ray.parts.formats import MISSING
-from erag_ray.parts.model import Figure, Table
-from erag_ray.parts.shapes import crosstab, names, part_name, present
-from erag_ray.schemas import LABELS, QUERIES, REQUESTS
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.verdict import VERDICT
+from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
 
 ANSWERED_BY = {ANSWER.name: [kind.name for kind in (ANSWER, EARLY_STOPPED, VERDICT)]}
 """Kind of request -> kinds that can replace it."""

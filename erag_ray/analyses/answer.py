@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from erag_ray.agreement import TIE_DIGITS
+from erag_ray.analyses.parts.formats import counted, number, with_interval
+from erag_ray.analyses.parts.model import Finding
 from erag_ray.analyses.standing import Comparison, Standing
-from erag_ray.parts.formats import counted, number, with_interval
-from erag_ray.parts.model import Finding
+from erag_ray.measures.agreement import TIE_DIGITS
 
 MAX_QUESTIONS = 1_000_000
 """Larger numbers of needed questions are not printed."""

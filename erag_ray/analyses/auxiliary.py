@@ -1,6 +1,6 @@
 """Auxiliary labels of all questions in means and comparisons, where the reader answers a sample of the questions.
 
-A question is to a column of values what a document is to `erag_ray.agreement.prediction_powered`: it is read with a
+A question is to a column of values what a document is to `prediction_powered`: it is read with a
 known probability, the sample's share of the questions, and an auxiliary value is known of all. Means over the estimates
 are unbiased, whatever the auxiliary label is; a good one makes their intervals narrow.
 """
@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
 from erag_ray.analyses.columns import LABELLED, MEASURED, DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Evaluation, View, per_dataset
 from erag_ray.analyses.order import measure_name
+from erag_ray.analyses.parts.formats import number
+from erag_ray.analyses.parts.model import Finding, Part, Table, Value
+from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.config.job import MIN_READER_QUERIES, JobConfig
-from erag_ray.parts.formats import number
-from erag_ray.parts.model import Finding, Part, Table, Value
-from erag_ray.parts.shapes import field, listing, name_field, rows_of
-from erag_ray.runs import END_TO_END, REFERENCES
-from erag_ray.schemas import COUNT, STRING, VALUE, table_schema
+from erag_ray.data.runs.references import END_TO_END, REFERENCES
+from erag_ray.measures.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
+from erag_ray.store.schemas import COUNT, STRING, VALUE, table_schema
 
 AUXILIARY_MEANS = table_schema(
     "auxiliary_means",

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import TIE_DIGITS, paired_differences, paired_test
 from erag_ray.analyses.columns import DatasetColumns, measured_and_used, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
+from erag_ray.analyses.parts.formats import with_interval
+from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Value
+from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
 from erag_ray.analyses.settings import Floats, Settings
-from erag_ray.parts.formats import with_interval
-from erag_ray.parts.model import Finding, Format, Note, Part, Value
-from erag_ray.parts.shapes import estimate, field, listing, name_field, rows_of
-from erag_ray.schemas import COUNT, RANK, STRING, VALUE, table_schema
-from erag_ray.scores import score_sign
+from erag_ray.measures.agreement import TIE_DIGITS, paired_differences, paired_test
+from erag_ray.measures.scores import score_sign
+from erag_ray.store.schemas import COUNT, RANK, STRING, VALUE, table_schema
 
 BEST_DEPTHS = table_schema(
     "best_depths",

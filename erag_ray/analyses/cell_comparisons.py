@@ -14,10 +14,10 @@ from erag_ray.analyses.columns import DatasetColumns, NamedColumn
 from erag_ray.analyses.comparisons import comparisons
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.paired import NOT_JUDGED, PAIRED, TEST_FIELDS, pair_name
+from erag_ray.analyses.parts.model import Format, Table
+from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.settings import Settings
-from erag_ray.parts.model import Format, Table
-from erag_ray.parts.shapes import field, listing, name_field, rows_of
-from erag_ray.schemas import QUERIES, RANK, STRING, conform, table_schema
+from erag_ray.store.schemas import QUERIES, RANK, STRING, conform, table_schema
 
 CELL_COMPARISONS = table_schema(
     "cell_comparisons",

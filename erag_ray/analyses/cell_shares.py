@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import wilson_interval
 from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, CELLS_MEANING, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.order import in_run_order
+from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Plain, Table, Value
+from erag_ray.analyses.parts.shapes import crosstab, estimate, names, rows_of
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import slices_of, with_slices
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import SUFFICES
-from erag_ray.parts.formats import counted
-from erag_ray.parts.model import Column, Figure, Finding, Format, Part, Plain, Table, Value
-from erag_ray.parts.shapes import crosstab, estimate, names, rows_of
-from erag_ray.schemas import COUNT, QUERIES, RANK, SLICES, STRING, VALUE, table_schema
+from erag_ray.measures.agreement import wilson_interval
+from erag_ray.store.schemas import COUNT, QUERIES, RANK, SLICES, STRING, VALUE, table_schema
 
 CELL_SHARES = table_schema(
     "cell_shares",

@@ -17,9 +17,9 @@ from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_dataset
 from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.annotators import SUFFICES
-from erag_ray.progress import StageProgress
-from erag_ray.runs import NO_PASSAGES, REFERENCES
-from erag_ray.schemas import FLAG, LABELS, RANK, RUNS, STRING, UTILITY, conform, table_schema
+from erag_ray.data.runs.references import NO_PASSAGES, REFERENCES
+from erag_ray.store.schemas import FLAG, LABELS, RANK, RUNS, STRING, UTILITY, conform, table_schema
+from erag_ray.support.progress import StageProgress
 
 CELLS = table_schema(
     "cells",

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import PoweredValues, permutations, permutations_among, resample_weights
 from erag_ray.analyses.settings import ANY, Floats, Settings
-from erag_ray.runs import END_TO_END, REFERENCES
-from erag_ray.schemas import COUNT, RANK, STRING, VALUE, TableSchema, conform, table_schema
+from erag_ray.data.runs.references import END_TO_END, REFERENCES
+from erag_ray.measures.agreement import PoweredValues, permutations, permutations_among, resample_weights
+from erag_ray.store.schemas import COUNT, RANK, STRING, VALUE, TableSchema, conform, table_schema
 
 DIGITS = 12
 """Values are compared to this many digits: sums of the same labels in another order must tie."""

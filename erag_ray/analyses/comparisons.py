@@ -13,14 +13,14 @@ from erag_ray.analyses.columns import LABELLED, MEASURED, DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, at_full_depth, by_measure, reasons
 from erag_ray.analyses.paired import DIFFERENCE_FIELDS, PAIRED, compare_runs, pair_name, paired_caption
+from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.model import Finding, Format, Part, Table
+from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.analyses.standing import Pairs, Standing
 from erag_ray.annotators import label_sign
-from erag_ray.parts.formats import counted
-from erag_ray.parts.model import Finding, Format, Part, Table
-from erag_ray.parts.shapes import field, listing, name_field, rows_of
-from erag_ray.runs import END_TO_END
-from erag_ray.schemas import STRING, table_schema
+from erag_ray.data.runs.references import END_TO_END
+from erag_ray.store.schemas import STRING, table_schema
 
 COMPARISONS = table_schema(
     "comparisons",
@@ -39,7 +39,7 @@ MAX_SHOWN = 20
 def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """COMPARISONS of every two runs, by utility and by each measure of each annotator.
 
-    p-values by `erag_ray.agreement.paired_test`, adjusted by Holm over all pairs of runs within one dataset and
+    p-values by `agreement.paired_test`, adjusted by Holm over all pairs of runs within one dataset and
     quantity: utility at all depths of a reader, or a measure of an annotator at a depth. ``difference`` is run_a's mean
     minus run_b's over the ``num_queries`` judged in both, or over all with the estimates of an auxiliary label.
     ``low`` and ``high`` agree with ``p_value``, ``low_adjusted`` and ``high_adjusted`` with ``p_adjusted``. Measures

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import wilson_interval
 from erag_ray.analyses.cells import CELLS, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, by_run, table_of
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
+from erag_ray.analyses.parts.model import Column, Format, Table
+from erag_ray.analyses.parts.shapes import crosstab, estimate, names
 from erag_ray.analyses.settings import Floats, Settings
-from erag_ray.parts.model import Column, Format, Table
-from erag_ray.parts.shapes import crosstab, estimate, names
-from erag_ray.schemas import COUNT, QUERIES, RANK, STRING, VALUE, table_schema
+from erag_ray.measures.agreement import wilson_interval
+from erag_ray.store.schemas import COUNT, QUERIES, RANK, STRING, VALUE, table_schema
 
 COMPLEMENTS = table_schema(
     "complements",

@@ -13,17 +13,19 @@ import polars as pl
 from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
 from erag_ray.analyses.lists.values import eligible_questions
 from erag_ray.analyses.order import by_mean_rank
+from erag_ray.analyses.parts.model import Part
+from erag_ray.analyses.parts.shapes import part_name
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import applicable_queries
 from erag_ray.config.job import JobConfig
-from erag_ray.inputs import Inputs, evidence_of, sampled_queries
-from erag_ray.parts.model import Part
-from erag_ray.parts.shapes import part_name
-from erag_ray.progress import StageProgress
-from erag_ray.schemas import LABELS, QUERIES, UTILITY, TableSchema
-from erag_ray.store import TableStore, as_frame
+from erag_ray.inputs.evidence import Inputs, evidence_of
+from erag_ray.inputs.reader_sample import sampled_queries
+from erag_ray.store.folder import as_frame
+from erag_ray.store.schemas import LABELS, QUERIES, UTILITY, TableSchema
+from erag_ray.store.tables import TableStore
+from erag_ray.support.progress import StageProgress
 
 T = TypeVar("T")
 LISTS, LABELLING = "Where a list helps", "How well labels predict the answers"

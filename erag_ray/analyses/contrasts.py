@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import Resampled, difference_of, holm, resampled_agreement
 from erag_ray.analyses.columns import (
     COUNTED,
     INTERVAL,
@@ -26,14 +25,15 @@ from erag_ray.analyses.columns import (
 from erag_ray.analyses.contract import LABELLING, OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.order import by_measure, run_columns, symbol_of
+from erag_ray.analyses.parts.formats import counted, number, with_interval
+from erag_ray.analyses.parts.model import Finding, Part, Table, Value
+from erag_ray.analyses.parts.shapes import crosstab, estimate, names, rows_of
 from erag_ray.analyses.settings import ANY, OWN_LIST, Floats, Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import agreement_sign, annotator_named
-from erag_ray.measures import MEASURES
-from erag_ray.parts.formats import counted, number, with_interval
-from erag_ray.parts.model import Finding, Part, Table, Value
-from erag_ray.parts.shapes import crosstab, estimate, names, rows_of
-from erag_ray.schemas import STRING, VALUE, table_schema
+from erag_ray.measures.agreement import Resampled, difference_of, holm, resampled_agreement
+from erag_ray.measures.lists import MEASURES
+from erag_ray.store.schemas import STRING, VALUE, table_schema
 
 CONTRASTS = table_schema(
     "contrasts",

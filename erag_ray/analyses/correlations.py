@@ -11,15 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import (
-    MIN_FOR_P_VALUE,
-    MIN_RUNS_FOR_P_VALUE,
-    TIE_DIGITS,
-    Agreement,
-    agree,
-    agree_over_runs,
-    permutation_p_values,
-)
 from erag_ray.analyses.columns import (
     LABELLED,
     MEASURED,
@@ -33,12 +24,21 @@ from erag_ray.analyses.columns import (
 )
 from erag_ray.analyses.contract import LABELLING, OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
 from erag_ray.analyses.order import STATISTIC_NAMES, by_measure, reasons, run_columns, symbol_of
+from erag_ray.analyses.parts.formats import counted, number, p_number
+from erag_ray.analyses.parts.model import Column, Table, Value
+from erag_ray.analyses.parts.shapes import crosstab, estimate, names
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.annotators import ANNOTATORS
-from erag_ray.parts.formats import counted, number, p_number
-from erag_ray.parts.model import Column, Table, Value
-from erag_ray.parts.shapes import crosstab, estimate, names
-from erag_ray.schemas import COUNT, STRING, VALUE, table_schema
+from erag_ray.measures.agreement import (
+    MIN_FOR_P_VALUE,
+    MIN_RUNS_FOR_P_VALUE,
+    TIE_DIGITS,
+    Agreement,
+    agree,
+    agree_over_runs,
+    permutation_p_values,
+)
+from erag_ray.store.schemas import COUNT, STRING, VALUE, table_schema
 
 CORRELATIONS = table_schema(
     "correlations",

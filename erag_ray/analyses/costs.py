@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.contract import Analysis, Results
-from erag_ray.parts.model import Finding, Format, Part, Table
-from erag_ray.parts.shapes import field, listing, name_field, part_name, rows_of
-from erag_ray.schemas import COSTS
+from erag_ray.analyses.parts.model import Finding, Format, Part, Table
+from erag_ray.analyses.parts.shapes import field, listing, name_field, part_name, rows_of
+from erag_ray.store.schemas import COSTS
 
 
 def show_all(results: Results) -> Iterator[Part]:

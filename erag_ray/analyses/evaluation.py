@@ -12,21 +12,17 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.every import every_analysis
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import InputError, JobError
-from erag_ray.files import Diagnostics
-from erag_ray.inputs import (
-    SAMPLE_KEYS,
-    Inputs,
-    check_evaluation,
-    end_to_end_settings,
-    label_settings,
-    scores_of,
-)
-from erag_ray.logs import say, warn
-from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.schemas import LABELS, UTILITY, TableSchema
-from erag_ray.stages import Append, Stage, digests, ensure, stale
-from erag_ray.store import TableStore, as_frame
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.inputs.dependencies import SAMPLE_KEYS, end_to_end_settings, label_settings
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.inputs.settings import check_evaluation, scores_of
+from erag_ray.store.folder import as_frame
+from erag_ray.store.schemas import LABELS, UTILITY, TableSchema
+from erag_ray.store.stages.stage import Append, Stage, digests, ensure, stale
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.logs import say, warn
+from erag_ray.support.progress import StageProgress, stage_progress
 
 logger = logging.getLogger(__name__)
 

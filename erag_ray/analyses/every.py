@@ -31,7 +31,7 @@ from erag_ray.analyses import (
 )
 from erag_ray.analyses.contract import Analysis
 from erag_ray.extensions import installed
-from erag_ray.schemas import TABLES, TableSchema
+from erag_ray.store.schemas import TABLES, TableSchema
 
 ANALYSES: tuple[Analysis, ...] = (
     per_query.ANALYSIS,

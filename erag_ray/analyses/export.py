@@ -12,12 +12,13 @@ import polars as pl
 import xxhash
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inputs import Inputs
-from erag_ray.progress import stage_progress
-from erag_ray.runs import write_trec_qrels, write_trec_run
-from erag_ray.schemas import LABELS
-from erag_ray.stages import EXPORT
-from erag_ray.store import Folder, TableStore
+from erag_ray.data.runs.trec import write_trec_qrels, write_trec_run
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import LABELS
+from erag_ray.store.stages.folders import EXPORT
+from erag_ray.store.tables import TableStore
+from erag_ray.support.progress import stage_progress
 
 MAX_NAME = 150
 

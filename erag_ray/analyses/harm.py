@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from erag_ray.analyses.contract import Analysis, Results
+from erag_ray.analyses.parts.model import Note
 from erag_ray.annotators import TAIL
-from erag_ray.parts.model import Note
-from erag_ray.schemas import LABELS
+from erag_ray.store.schemas import LABELS
 
 MIN_SHARE, MIN_QUESTIONS = 0.1, 20
 """Minimum share and number of questions answered closed-book. Below the share, `gain` misses nine of ten harmful

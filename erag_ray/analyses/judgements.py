@@ -8,9 +8,9 @@ import polars as pl
 
 from erag_ray.analyses.contract import READER, Analysis, Results, View
 from erag_ray.analyses.outputs import MIN_OUTPUTS, in_order, kind_name
-from erag_ray.parts.model import Format, Note, Table
-from erag_ray.parts.shapes import field, listing, name_field
-from erag_ray.schemas import JUDGEMENTS
+from erag_ray.analyses.parts.model import Format, Note, Table
+from erag_ray.analyses.parts.shapes import field, listing, name_field
+from erag_ray.store.schemas import JUDGEMENTS
 
 ODD_JUDGEMENTS = 0.01
 """Share of outputs without a judgement above which there is a warning."""

@@ -9,10 +9,10 @@ import polars as pl
 from erag_ray.analyses.contract import READER, Analysis, View
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import in_run_order
-from erag_ray.parts.model import Format, Table
-from erag_ray.parts.shapes import estimate, field, listing, name_field, rows_of
-from erag_ray.runs import END_TO_END
-from erag_ray.schemas import QUERIES, RETRIEVAL_SECONDS
+from erag_ray.analyses.parts.model import Format, Table
+from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
+from erag_ray.data.runs.references import END_TO_END
+from erag_ray.store.schemas import QUERIES, RETRIEVAL_SECONDS
 
 MILLISECONDS = 1000
 HIGH_QUANTILE = 0.95

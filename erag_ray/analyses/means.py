@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import mean_intervals
 from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
 from erag_ray.analyses.columns import COUNTED, INTERVAL, LABELLED, MEASURED, DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, per_dataset
@@ -21,14 +20,15 @@ from erag_ray.analyses.order import (
     references_of,
     run_columns,
 )
+from erag_ray.analyses.parts.formats import counted, number
+from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Plain, Table, Value
+from erag_ray.analyses.parts.shapes import crosstab, estimate, names, present
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
-from erag_ray.parts.formats import counted, number
-from erag_ray.parts.model import Column, Figure, Finding, Format, Part, Plain, Table, Value
-from erag_ray.parts.shapes import crosstab, estimate, names, present
-from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
-from erag_ray.schemas import STRING, VALUE, table_schema
+from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
+from erag_ray.measures.agreement import mean_intervals
+from erag_ray.store.schemas import STRING, VALUE, table_schema
 
 MEANS = table_schema(
     "means",

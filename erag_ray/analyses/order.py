@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
+from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.model import Column, Format
 from erag_ray.analyses.settings import ANY, OWN_LIST
-from erag_ray.measures import MEASURES
-from erag_ray.parts.formats import counted
-from erag_ray.parts.model import Column, Format
-from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
+from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
+from erag_ray.measures.lists import MEASURES
 
 KEYS = ["annotator", "measure", "cutoff", "ideal"]
 STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}

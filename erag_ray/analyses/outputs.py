@@ -9,13 +9,13 @@ import polars as pl
 
 from erag_ray.analyses.contract import READER, Analysis, Results, View
 from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.parts.formats import counted, number, quoted
+from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Plain, Table
+from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.standing import Standing
-from erag_ray.output_tables import SINGLE_DOCUMENT
-from erag_ray.parts.formats import counted, number, quoted
-from erag_ray.parts.model import Finding, Format, Note, Part, Plain, Table
-from erag_ray.parts.shapes import field, listing, name_field, rows_of
-from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
-from erag_ray.schemas import COMMON_OUTPUTS, OUTPUTS
+from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
+from erag_ray.inference.output_tables import SINGLE_DOCUMENT
+from erag_ray.store.schemas import COMMON_OUTPUTS, OUTPUTS
 
 NUM_SHOWN = 3
 WIDTH = 40

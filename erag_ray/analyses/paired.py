@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import (
+from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_run, table_of, without_references
+from erag_ray.analyses.parts.formats import number
+from erag_ray.analyses.parts.model import Format, Value
+from erag_ray.analyses.parts.shapes import estimate, field
+from erag_ray.analyses.settings import OWN_LIST, Floats, Settings
+from erag_ray.data.runs.references import END_TO_END
+from erag_ray.measures.agreement import (
     POWER,
     AdjustedTest,
     Family,
@@ -18,13 +24,7 @@ from erag_ray.agreement import (
     paired_differences,
     round_up,
 )
-from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_run, table_of, without_references
-from erag_ray.analyses.settings import OWN_LIST, Floats, Settings
-from erag_ray.parts.formats import number
-from erag_ray.parts.model import Format, Value
-from erag_ray.parts.shapes import estimate, field
-from erag_ray.runs import END_TO_END
-from erag_ray.schemas import COUNT, STRING, VALUE, TableSchema
+from erag_ray.store.schemas import COUNT, STRING, VALUE, TableSchema
 
 PAIRED = {
     "difference_": VALUE,

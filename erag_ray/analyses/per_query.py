@@ -11,9 +11,10 @@ from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.annotators import uses
 from erag_ray.config.job import JobConfig
-from erag_ray.inputs import evaluation_notes, sample_settings
-from erag_ray.progress import StageProgress
-from erag_ray.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema
+from erag_ray.inputs.dependencies import sample_settings
+from erag_ray.inputs.settings import evaluation_notes
+from erag_ray.store.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema
+from erag_ray.support.progress import StageProgress
 
 
 def _make(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:

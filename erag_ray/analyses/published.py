@@ -10,11 +10,11 @@ import polars as pl
 from erag_ray.analyses.contract import Analysis, Results
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import STATISTIC_NAMES, in_reading_order
+from erag_ray.analyses.parts.formats import MISSING
+from erag_ray.analyses.parts.model import Column, Table, Value
+from erag_ray.analyses.parts.shapes import crosstab, names, part_name
 from erag_ray.analyses.settings import OWN_LIST
-from erag_ray.datasets import known_name
-from erag_ray.parts.formats import MISSING
-from erag_ray.parts.model import Column, Table, Value
-from erag_ray.parts.shapes import crosstab, names, part_name
+from erag_ray.data.datasets.tasks import known_name
 
 FOLDER = pathlib.Path(__file__).with_name("published_tables")
 MEASURE_NAMES = {"p": "P", "r": "R", "map": "AP", "mrr": "RR", "ndcg": "nDCG", "hit_ratio": "Success"}

@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.contract import Analysis, View
+from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.model import Figure
+from erag_ray.analyses.parts.shapes import present
 from erag_ray.analyses.scope import Scope
-from erag_ray.parts.formats import counted
-from erag_ray.parts.model import Figure
-from erag_ray.parts.shapes import present
-from erag_ray.schemas import QUERIES, UTILITY
+from erag_ray.store.schemas import QUERIES, UTILITY
 
 MAX_BARS = 400
 """Maximum number of bars; with more questions a bar is a mean of neighbours."""

@@ -16,20 +16,23 @@ import polars as pl
 
 from erag_ray.analyses.contract import Analysis, Results, View
 from erag_ray.analyses.lists.values import eligible_questions, per_query
+from erag_ray.analyses.parts.model import Column, Format, Table, Value
+from erag_ray.analyses.parts.shapes import crosstab, names
 from erag_ray.analyses.settings import OWN_LIST, Settings
 from erag_ray.annotators import Evidence, annotate, applicable_queries
 from erag_ray.config.retrieval import RetrieveConfig
-from erag_ray.files import Diagnostics
-from erag_ray.inputs import resolve_gold
-from erag_ray.parts.model import Column, Format, Table, Value
-from erag_ray.parts.shapes import crosstab, names
-from erag_ray.progress import stage_progress
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.texts import load_corpus
+from erag_ray.inputs.tables import resolve_gold
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
-from erag_ray.runs import load_corpus, pairs
-from erag_ray.schemas import COUNT, RANK, RUNS, STRING, UTILITY, VALUE, conform, table_schema
-from erag_ray.stages import Append, Stage, ensure
-from erag_ray.store import TableStore, as_frame, file_stamp
+from erag_ray.store.fingerprints import file_stamp
+from erag_ray.store.folder import as_frame
+from erag_ray.store.schemas import COUNT, RANK, RUNS, STRING, UTILITY, VALUE, conform, table_schema
+from erag_ray.store.stages.stage import Append, Stage, ensure
+from erag_ray.store.tables import TableStore
+from erag_ray.support.progress import stage_progress
 
 RETRIEVAL_MEASURES = table_schema(
     "retrieval_measures",

@@ -8,10 +8,10 @@ import polars as pl
 
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import Analysis, View
+from erag_ray.analyses.parts.model import Figure
+from erag_ray.analyses.parts.shapes import present
 from erag_ray.analyses.scope import Scope
-from erag_ray.parts.model import Figure
-from erag_ray.parts.shapes import present
-from erag_ray.runs import END_TO_END
+from erag_ray.data.runs.references import END_TO_END
 
 SIGNIFICANT, NOT_SIGNIFICANT = "significant (Holm)", "inconclusive"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from erag_ray.analyses.order import MAX_RUNS
-from erag_ray.parts.shapes import part_name
-from erag_ray.runs import END_TO_END, REFERENCES
+from erag_ray.analyses.parts.shapes import part_name
+from erag_ray.data.runs.references import END_TO_END, REFERENCES
 
 MAX_LABELLED = 4
 """Maximum number of runs in figures of labels whose lines cross often."""

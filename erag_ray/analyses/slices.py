@@ -31,13 +31,13 @@ from erag_ray.analyses.contract import (
 from erag_ray.analyses.means import MEANS, means
 from erag_ray.analyses.order import at_full_depth, by_measure, references_of, run_columns
 from erag_ray.analyses.paired import DETECTABLE, TEST_FIELDS, compare_runs, pair_name
+from erag_ray.analyses.parts.model import Column, Format, Table
+from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
 from erag_ray.analyses.settings import Settings
 from erag_ray.config.job import KNOWN
-from erag_ray.datasets import NO_VALUE
-from erag_ray.parts.model import Column, Format, Table
-from erag_ray.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
-from erag_ray.runs import END_TO_END, REFERENCES
-from erag_ray.schemas import SLICES, conform, of_slices
+from erag_ray.data.datasets.queries import NO_VALUE
+from erag_ray.data.runs.references import END_TO_END, REFERENCES
+from erag_ray.store.schemas import SLICES, conform, of_slices
 
 SLICE_MEANS = of_slices("slice_means", MEANS)
 SLICE_COMPARISONS = of_slices("slice_comparisons", COMPARISONS)

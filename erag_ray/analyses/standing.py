@@ -21,10 +21,10 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.agreement import TIE_DIGITS
-from erag_ray.parts.model import State
-from erag_ray.runs import END_TO_END, REFERENCES
-from erag_ray.scores import score_sign
+from erag_ray.analyses.parts.model import State
+from erag_ray.data.runs.references import END_TO_END, REFERENCES
+from erag_ray.measures.agreement import TIE_DIGITS
+from erag_ray.measures.scores import score_sign
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from erag_ray.analyses.agreement import best_measures
 from erag_ray.analyses.contract import Analysis, Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.order import STATISTIC_NAMES, in_reading_order, reasons, symbol_of, whole_lists
+from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.model import Column, Table
+from erag_ray.analyses.parts.shapes import crosstab, names, part_name
 from erag_ray.annotators import ANNOTATORS
-from erag_ray.datasets import DATASETS, known_name
-from erag_ray.parts.formats import counted
-from erag_ray.parts.model import Column, Table
-from erag_ray.parts.shapes import crosstab, names, part_name
+from erag_ray.data.datasets.tasks import DATASETS, known_name
 
 VALUES = ["value", "low", "high", "num_queries"]
 CURVE_COLUMNS = ["annotator", "measure", "depth", *VALUES]

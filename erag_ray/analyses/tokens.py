@@ -10,10 +10,10 @@ import polars as pl
 from erag_ray.analyses.contract import READER, Analysis, View
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import in_run_order
-from erag_ray.parts.model import Format, Table
-from erag_ray.parts.shapes import estimate, field, listing, name_field, rows_of
-from erag_ray.runs import END_TO_END, REFERENCE_NAMES
-from erag_ray.schemas import LIST_TOKENS, QUERIES
+from erag_ray.analyses.parts.model import Format, Table
+from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
+from erag_ray.data.runs.references import END_TO_END, REFERENCE_NAMES
+from erag_ray.store.schemas import LIST_TOKENS, QUERIES
 
 
 def show(view: View) -> Iterator[Table]:

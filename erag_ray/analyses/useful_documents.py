@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.agreement import wilson_interval
 from erag_ray.analyses.contract import LABELLING, Analysis, View
 from erag_ray.analyses.order import in_run_order
+from erag_ray.analyses.parts.model import Figure
+from erag_ray.analyses.parts.shapes import present
 from erag_ray.analyses.scope import MAX_LABELLED, Scope
 from erag_ray.annotators import PAIR
-from erag_ray.parts.model import Figure
-from erag_ray.parts.shapes import present
-from erag_ray.schemas import LABELS, QUERIES, RUNS
+from erag_ray.measures.agreement import wilson_interval
+from erag_ray.store.schemas import LABELS, QUERIES, RUNS
 
 HARM = ("gain", "gain_likelihood")
 """Annotators whose negative labels mean harm."""

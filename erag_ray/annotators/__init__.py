@@ -44,20 +44,17 @@ from erag_ray.annotators.gains import (
 )
 from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
-from erag_ray.kinds import (
-    ANSWER,
-    AUXILIARY_ANSWER,
-    AUXILIARY_LIKELIHOOD,
-    GOLD_LIKELIHOOD,
-    NO_RESPONSE,
-    RELEVANCE,
-)
-from erag_ray.measures import FACT_MEASURES, MEASURES, canonical_name, default_measures
-from erag_ray.measures import Kind as LabelKind
-from erag_ray.registry import find_instance
-from erag_ray.schemas import LABELS, conform
-from erag_ray.scores import SHORT_ANSWERS, score_named, score_sign
-from erag_ray.user_code import running
+from erag_ray.measures.lists import FACT_MEASURES, MEASURES, canonical_name, default_measures
+from erag_ray.measures.lists import Kind as LabelKind
+from erag_ray.measures.scores import SHORT_ANSWERS, score_named, score_sign
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER, AUXILIARY_LIKELIHOOD
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.no_response import NO_RESPONSE
+from erag_ray.prompts.kinds.relevance import RELEVANCE
+from erag_ray.store.schemas import LABELS, conform
+from erag_ray.support.registry import find_instance
+from erag_ray.support.user_code import running
 
 __all__ = [
     "ANNOTATORS",

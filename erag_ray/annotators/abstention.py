@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from erag_ray.annotators.base import PAIR, SUFFICES, Evidence, values_of_pairs
-from erag_ray.kinds import NO_RESPONSE
+from erag_ray.prompts.kinds.no_response import NO_RESPONSE
 
 IRRELEVANT_WEIGHT = -1 / 3
 """Weight of a document that is not relevant in UDCG; that of a relevant one is 1."""

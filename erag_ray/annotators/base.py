@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from erag_ray.kinds import Kind, Role
-from erag_ray.measures import Kind as LabelKind
-from erag_ray.scores import Scoring
+from erag_ray.measures.lists import Kind as LabelKind
+from erag_ray.measures.scores import Scoring
+from erag_ray.prompts.kinds.base import Kind, Role
 
 PAIR = ["query_id", "doc_id"]
 SUFFICES = 0.5

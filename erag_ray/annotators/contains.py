@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from erag_ray.annotators.base import Evidence, rows_of, with_passage
-from erag_ray.scores import UNSPACED, has_word, normalize_answer
+from erag_ray.measures.scores import UNSPACED, has_word, normalize_answer
 
 
 def contains_answer_dpr(evidence: Evidence) -> pl.DataFrame:

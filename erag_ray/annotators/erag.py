@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence, rows_of, values_of_pairs
-from erag_ray.kinds import ANSWER, AUXILIARY_ANSWER
-from erag_ray.scores import Scoring, score_named, score_outputs
+from erag_ray.measures.scores import Scoring, score_named, score_outputs
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:

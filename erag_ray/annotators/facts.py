@@ -6,8 +6,8 @@ import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence
 from erag_ray.annotators.erag import answers_of_pairs
-from erag_ray.schemas import FACT_LABELS
-from erag_ray.scores import score_named, score_outputs
+from erag_ray.measures.scores import score_named, score_outputs
+from erag_ray.store.schemas import FACT_LABELS
 
 ON = ["query_id", "output"]
 

@@ -9,7 +9,10 @@ import polars as pl
 from erag_ray.annotators.base import PAIR, Evidence, rows_of, values_of_pairs
 from erag_ray.annotators.erag import erag, score_part
 from erag_ray.annotators.unrelated import unrelated_pairs
-from erag_ray.kinds import ANSWER, AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD, Kind
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.auxiliary import AUXILIARY_LIKELIHOOD
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 
 TIES = 12
 """Decimal digits of a gain, so that the difference of equal scores is exactly 0."""

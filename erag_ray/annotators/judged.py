@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence
-from erag_ray.kinds import RELEVANCE
+from erag_ray.prompts.kinds.relevance import RELEVANCE
 
 SMALL = 1e-9
 

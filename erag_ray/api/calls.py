@@ -22,11 +22,11 @@ from erag_ray.config.command_line.parsing import expand
 from erag_ray.config.job import JobConfig
 from erag_ray.config.keys.values import build
 from erag_ray.config.retrieval import RetrieverConfig, is_file_name
-from erag_ray.errors import InputError
-from erag_ray.logs import on_stderr
 from erag_ray.retrieve.outside.runs import register_retriever
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import on_stderr
 
 READERS: Mapping[str, Callable[[object], object]] = {
     "judge": judge_config,

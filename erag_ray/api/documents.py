@@ -8,21 +8,18 @@ from typing import Any
 import polars as pl
 
 from erag_ray.api.rows import Row, rows_of
-from erag_ray.errors import InputError
-from erag_ray.files import (
+from erag_ray.data.files.documents import TEXT_KEYS, Document, ListIds, document_of
+from erag_ray.data.files.ids import (
     DOCUMENT_IDS,
     ROW_QUERY_IDS,
     RUN_IDS,
-    TEXT_KEYS,
-    Document,
-    ListIds,
     checked_id,
-    document_of,
     is_missing,
     scalar,
     shown,
 )
-from erag_ray.passages import CORPUS_COLUMNS, passage_of
+from erag_ray.data.passages.load import CORPUS_COLUMNS, passage_of
+from erag_ray.support.errors import InputError
 
 COLUMNS = {
     "run_id": pl.String,

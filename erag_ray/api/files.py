@@ -12,7 +12,7 @@ import polars as pl
 import yaml
 
 from erag_ray.config.job import JobConfig
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
 
 GIVEN = "given"
 """Folder inside ``out``. Its ``config.yaml`` is that of a job with the same inputs."""

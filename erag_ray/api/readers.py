@@ -10,7 +10,7 @@ from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys.values import build
 from erag_ray.config.prompt import PromptConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
+from erag_ray.support.errors import InputError
 
 if TYPE_CHECKING:
     from erag_ray.models import Reader

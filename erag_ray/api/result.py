@@ -15,8 +15,8 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.report.build import build_report
 from erag_ray.report.console import print_report
 from erag_ray.report.load import load
-from erag_ray.schemas import LABELS, OF_STAGES
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import LABELS, OF_STAGES
+from erag_ray.store.tables import TableStore
 
 WIDTH = 100
 PAGE = ("report", "index.html")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from erag_ray.errors import InputError
-from erag_ray.files import is_missing
+from erag_ray.data.files.ids import is_missing
+from erag_ray.support.errors import InputError
 
 Row = dict[str, Any]
 

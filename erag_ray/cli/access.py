@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from erag_ray.config.command_line.parsing import paths_of
-from erag_ray.errors import InputError
-from erag_ray.store import Folder
-from erag_ray.uris import is_uri
+from erag_ray.store.folder import Folder
+from erag_ray.support.errors import InputError
+from erag_ray.support.uris import is_uri
 
 ANSWER_SECONDS = 30.0
 SETTINGS = {

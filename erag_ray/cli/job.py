@@ -9,8 +9,9 @@ from typing import Any, NoReturn, TypeVar
 
 from erag_ray.cli.access import check_access
 from erag_ray.cli.submission import check_inputs, check_outputs
-from erag_ray.errors import InputError, JobError
-from erag_ray.stages import job_memory, locked
+from erag_ray.store.stages.lock import locked
+from erag_ray.store.stages.memory import job_memory
+from erag_ray.support.errors import InputError, JobError
 
 logger = logging.getLogger(__name__)
 Config = TypeVar("Config", bound=Any)

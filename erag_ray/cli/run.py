@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from erag_ray.config.command_line.parsing import parse
-from erag_ray.logs import on_stderr
-from erag_ray.masking import masked_traceback
-from erag_ray.registry import find, plugins
-from erag_ray.termination import sigterm_interrupts
+from erag_ray.support.logs import on_stderr
+from erag_ray.support.masking import masked_traceback
+from erag_ray.support.registry import find, plugins
+from erag_ray.support.termination import sigterm_interrupts
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import posixpath
 from typing import Any
 
 from erag_ray.config.command_line.parsing import paths_of
-from erag_ray.errors import InputError
-from erag_ray.store import CACHE
-from erag_ray.uris import is_uri
+from erag_ray.store.digests import CACHE
+from erag_ray.support.errors import InputError
+from erag_ray.support.uris import is_uri
 
 OUTPUTS = ("out", "cache_dir")
 # the end of Ray's path, on each node, to the folders of submitted working_dirs; each state of one has its own folder

@@ -10,8 +10,8 @@ from dataclasses import field
 from erag_ray.config.command_line.yaml_files import Locations, read_yaml
 from erag_ray.config.keys.messages import KeysError
 from erag_ray.config.keys.values import Flag, Keys, Text, build, require
-from erag_ray.errors import InputError
-from erag_ray.uris import searched_in
+from erag_ray.support.errors import InputError
+from erag_ray.support.uris import searched_in
 
 FILE_ENDINGS = (".yaml", ".yml")
 BUILT_IN = ("chat", "plain", "question_first", "t5")

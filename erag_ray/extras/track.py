@@ -27,15 +27,15 @@ import xxhash
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.means import MEANS
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.extensions import Extension
-from erag_ray.logs import say
-from erag_ray.progress import stage_progress
-from erag_ray.registry import suggestion
-from erag_ray.schemas import COSTS
-from erag_ray.stages import JOB_STAGES
-from erag_ray.store import TableStore
-from erag_ray.user_code import one_line
+from erag_ray.store.schemas import COSTS
+from erag_ray.store.stages.folders import JOB_STAGES
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.logs import say
+from erag_ray.support.progress import stage_progress
+from erag_ray.support.registry import suggestion
+from erag_ray.support.user_code import one_line
 
 PROJECT = "erag_ray"
 """The experiment or project, unless the tracker's own variable names another."""

@@ -31,12 +31,11 @@ import pyarrow.compute as pc
 import ray
 import torch
 
-from erag_ray.cluster import check_gpus
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError, JobError
+from erag_ray.inference.cluster.gpus import check_gpus
 from erag_ray.inference.coordinator import REPORT_SECONDS, STOPPING_REPORT_SECONDS, Orders
+from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.inference.writer import Writer
-from erag_ray.masking import masked, masked_message, masked_traceback
 from erag_ray.models import (
     Budget,
     Isolation,
@@ -47,13 +46,16 @@ from erag_ray.models import (
     make_model,
     model_id,
 )
-from erag_ray.models.local import backend, is_gpu_lost, keep_freed_memory
-from erag_ray.planning import PendingRequests
-from erag_ray.process_memory import peak_resident_bytes
-from erag_ray.requests import Failure, Form, Response
-from erag_ray.schemas import RESPONSES
-from erag_ray.store import KEY_COLUMNS, NOTES, ResponseStore, as_frame, keys_digest
-from erag_ray.user_code import RESUME_ADVICE
+from erag_ray.models.local.devices import backend
+from erag_ray.models.local.memory import is_gpu_lost, keep_freed_memory
+from erag_ray.prompts.request import Failure, Form, Response
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import KEY_COLUMNS, NOTES, ResponseStore, keys_digest
+from erag_ray.store.schemas import RESPONSES
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.masking import masked, masked_message, masked_traceback
+from erag_ray.support.process_memory import peak_resident_bytes
+from erag_ray.support.user_code import RESUME_ADVICE
 
 ISOLATED_ROWS = 32
 MAX_REASON = 200

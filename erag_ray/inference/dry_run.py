@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.planning import ModelPlan, StagePlan, prompt_tokens, sampled_prompts
-from erag_ray.schemas import COSTS
-from erag_ray.stages import JOB_STAGES
-from erag_ray.store import Folder, TableStore, as_frame
+from erag_ray.inference.planning.plan import ModelPlan, StagePlan, prompt_tokens, sampled_prompts
+from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.schemas import COSTS
+from erag_ray.store.stages.folders import JOB_STAGES
+from erag_ray.store.tables import TableStore
 
 HOUR = 3600.0
 

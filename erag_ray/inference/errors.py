@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import JobError
-from erag_ray.user_code import one_line
+from erag_ray.support.errors import JobError
+from erag_ray.support.user_code import one_line
 
 LINE_CHARACTERS = 2000
 

@@ -12,14 +12,15 @@ import torch
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
 from erag_ray.inference.actor import Attempt, ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Isolation
-from erag_ray.progress import progress
-from erag_ray.stages import shared
-from erag_ray.store import Folder, ResponseStore
-from erag_ray.user_code import RESUME_ADVICE
+from erag_ray.store.folder import Folder
+from erag_ray.store.responses import ResponseStore
+from erag_ray.store.stages.memory import shared
+from erag_ray.support.errors import JobError
+from erag_ray.support.progress import progress
+from erag_ray.support.user_code import RESUME_ADVICE
 
 BLOCK_ROWS = 4096
 TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")

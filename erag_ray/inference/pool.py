@@ -19,24 +19,18 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from erag_ray.cluster import (
-    FREE_CPUS,
-    gpu_names,
-    gpu_room,
-    nodes_alive,
-    num_gpus_of,
-    process_environment,
-    wait_for_gpus,
-)
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.cluster.gpus import gpu_names, process_environment
+from erag_ray.inference.cluster.session import FREE_CPUS, gpu_room, nodes_alive, num_gpus_of, wait_for_gpus
 from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Resources
-from erag_ray.progress import progress
-from erag_ray.store import Folder, ResponseStore
-from erag_ray.termination import before_interruption
+from erag_ray.store.folder import Folder
+from erag_ray.store.responses import ResponseStore
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.progress import progress
+from erag_ray.support.termination import before_interruption
 
 logger = logging.getLogger(__name__)
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12

@@ -11,12 +11,13 @@ import numpy as np
 import polars as pl
 
 from erag_ray.config.job import JobConfig
+from erag_ray.inference.planning.pending import PendingRequests, Uses
+from erag_ray.inference.planning.plan import ModelPlan
 from erag_ray.inference.work import NOTHING_DONE, Done
+from erag_ray.measures.scores import JUDGED, score_named, score_outputs
 from erag_ray.models import Budget, Isolation, load_model
-from erag_ray.planning import ModelPlan, PendingRequests, Uses
-from erag_ray.requests import Response
-from erag_ray.scores import JUDGED, score_named, score_outputs
-from erag_ray.store import KEY_COLUMNS
+from erag_ray.prompts.request import Response
+from erag_ray.store.responses import KEY_COLUMNS
 
 KINDS = ("served",)
 """Kinds of models that are rechecked; local models are deterministic."""

@@ -12,25 +12,31 @@ from typing import NamedTuple
 
 import polars as pl
 
-from erag_ray.cluster import ray_session
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import JobError
+from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.in_process import run_in_process
+from erag_ray.inference.output_tables import Expected, describe_outputs
+from erag_ray.inference.planning.pending import Uses
+from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
 from erag_ray.inference.pool import run
 from erag_ray.inference.recheck import Recheck, recheck
 from erag_ray.inference.values import Values, fold
 from erag_ray.inference.work import NOTHING_DONE, Done, Work
-from erag_ray.inputs import Inputs
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, VERDICT, judgement
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.measures.scores import JUDGEMENTS
 from erag_ray.models import model_class
-from erag_ray.output_tables import Expected, describe_outputs
-from erag_ray.planning import Answered, ModelPlan, StagePlan, Uses
-from erag_ray.progress import stage_progress
-from erag_ray.requests import VERDICTS
-from erag_ray.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
-from erag_ray.scores import JUDGEMENTS
-from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore, as_frame, new_job_id
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judgement
+from erag_ray.prompts.kinds.verdict import VERDICT
+from erag_ray.prompts.prompt import VERDICTS
+from erag_ray.store.fingerprints import new_job_id
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
+from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import JobError
+from erag_ray.support.progress import stage_progress
 
 ROWS_PER_SHARD = 50_000
 NOTES = {

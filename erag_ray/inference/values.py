@@ -6,11 +6,14 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind, Value
-from erag_ray.planning import Use, Uses
-from erag_ray.requests import Response
-from erag_ray.schemas import RESPONSES
-from erag_ray.user_code import running
+from erag_ray.inference.planning.pending import Use, Uses
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Kind, Value
+from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.verdict import VERDICT
+from erag_ray.prompts.request import Response
+from erag_ray.store.schemas import RESPONSES
+from erag_ray.support.user_code import running
 
 INSTEAD_OF_ANSWERS = (EARLY_STOPPED, VERDICT)
 """Kinds that give the score of an answer without its full text."""

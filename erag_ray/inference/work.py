@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Resources
-from erag_ray.requests import Form
-from erag_ray.store import ResponseStore
+from erag_ray.prompts.request import Form
+from erag_ray.store.responses import ResponseStore
 
 
 @dataclass(frozen=True, kw_only=True)

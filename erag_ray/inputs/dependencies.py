@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from erag_ray.annotators import PER_QUESTION, TAIL, request_specs, unrelated_pairs, uses
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import output_settings
-from erag_ray.datasets import Dataset
-from erag_ray.kinds import ANSWER_JUDGE, Case
-from erag_ray.scores import JUDGED
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.measures.scores import JUDGED
+from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
+from erag_ray.prompts.kinds.base import Case
 
 SAMPLE_KEYS = ("reader_queries", "sample_seed")
 """Settings of the sample of questions that the reader answers; absent where it answers all."""

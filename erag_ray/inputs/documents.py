@@ -12,8 +12,9 @@ from typing import NamedTuple
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.files import Diagnostics
-from erag_ray.runs import load_corpus, resolve_pages
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.predictions import resolve_pages
+from erag_ray.data.runs.texts import load_corpus
 
 
 class Documents(NamedTuple):

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.agreement import STATISTICS, agree
 from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import KINDS, ReaderConfig
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
-from erag_ray.measures import canonical_name, check_measures
-from erag_ray.model_sources import find_model
-from erag_ray.registry import find
-from erag_ray.runs import REFERENCE_NAMES, REFERENCES
-from erag_ray.scores import JUDGED, score_named
-from erag_ray.store import Folder
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.references import REFERENCE_NAMES, REFERENCES
+from erag_ray.measures.agreement import STATISTICS, agree
+from erag_ray.measures.lists import canonical_name, check_measures
+from erag_ray.measures.scores import JUDGED, score_named
+from erag_ray.store.folder import Folder
+from erag_ray.store.model_sources import find_model
+from erag_ray.support.errors import InputError
+from erag_ray.support.registry import find
 
 SAME_READER = "auxiliary_reader: is the reader itself; name a cheaper one"
 

@@ -11,9 +11,12 @@ import polars as pl
 
 from erag_ray.annotators import uses
 from erag_ray.config.job import KNOWN, JobConfig
-from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loaded
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
+from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.entries import ENTRY_COLUMNS
+from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.texts import seconds_of
 from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.evidence import Inputs, applicability_notes
 from erag_ray.inputs.reader_sample import sample_notes
@@ -28,12 +31,14 @@ from erag_ray.inputs.settings import (
     scores_of,
 )
 from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold
-from erag_ray.logs import say
-from erag_ray.progress import stage_progress
-from erag_ray.runs import ENTRY_COLUMNS, load_run, seconds_of
-from erag_ray.schemas import CORPUS, FACTS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
-from erag_ray.stages import JOB_STAGES, Append, Stage, digests, ensure
-from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
+from erag_ray.store.fingerprints import NOT_LOCAL, file_stamp
+from erag_ray.store.schemas import CORPUS, FACTS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
+from erag_ray.store.stages.folders import JOB_STAGES
+from erag_ray.store.stages.stage import Append, Stage, digests, ensure
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import say
+from erag_ray.support.progress import stage_progress
 
 DRY_RUN = "rehearsal"
 """The folder of a dry run inside ``out``."""

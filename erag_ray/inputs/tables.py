@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.datasets import LoadedQueries
-from erag_ray.files import NUM_NAMED, Diagnostics, numbering_fault, page_keys
-from erag_ray.schemas import GOLD
-from erag_ray.scores import has_word, normalize_answer
+from erag_ray.data.datasets.queries import LoadedQueries
+from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.ids import numbering_fault
+from erag_ray.data.files.squad import page_keys
+from erag_ray.measures.scores import has_word, normalize_answer
+from erag_ray.store.schemas import GOLD
 
 
 def check_inputs(

@@ -22,16 +22,25 @@ from erag_ray.annotators import (
     uses,
 )
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import InputError
-from erag_ray.inference import Finished, Values
-from erag_ray.inputs import EVIDENCE_TABLES, Inputs, evidence_of, label_settings, reader_evidence, scores_of
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, RELEVANCE, Kind
+from erag_ray.inference.stage import Finished
+from erag_ray.inference.values import Values
+from erag_ray.inputs.dependencies import label_settings
+from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
+from erag_ray.inputs.settings import scores_of
+from erag_ray.inputs.stage import EVIDENCE_TABLES
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
-from erag_ray.logs import say
-from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.schemas import DOCUMENT_OUTPUTS, FACT_LABELS, FACTS, LABELS
-from erag_ray.stages import Append, Stage, digests, ensure
-from erag_ray.store import TableStore, as_frame, frame_digests
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.relevance import RELEVANCE
+from erag_ray.store.fingerprints import frame_digests
+from erag_ray.store.folder import as_frame
+from erag_ray.store.schemas import DOCUMENT_OUTPUTS, FACT_LABELS, FACTS, LABELS
+from erag_ray.store.stages.stage import Append, Stage, digests, ensure
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import say
+from erag_ray.support.progress import StageProgress, stage_progress
 
 
 def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:

@@ -8,17 +8,21 @@ from collections.abc import Mapping
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference import Finished
-from erag_ray.inputs import Inputs, end_to_end_settings, sample_notes, scores_of
-from erag_ray.kinds import ANSWER
+from erag_ray.inference.planning.plan import end_to_end_lists
+from erag_ray.inference.stage import Finished
+from erag_ray.inputs.dependencies import end_to_end_settings
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.inputs.reader_sample import sample_notes
+from erag_ray.inputs.settings import scores_of
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
-from erag_ray.logs import say
-from erag_ray.planning import end_to_end_lists
-from erag_ray.progress import stage_progress
-from erag_ray.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, RESPONSES, UTILITY, conform
-from erag_ray.scores import Scoring, score_named, score_outputs
-from erag_ray.stages import Append, Stage, digests, ensure
-from erag_ray.store import TableStore, frame_digests
+from erag_ray.measures.scores import Scoring, score_named, score_outputs
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.store.fingerprints import frame_digests
+from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, RESPONSES, UTILITY, conform
+from erag_ray.store.stages.stage import Append, Stage, digests, ensure
+from erag_ray.store.tables import TableStore
+from erag_ray.support.logs import say
+from erag_ray.support.progress import stage_progress
 
 
 def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> None:

@@ -12,17 +12,23 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference import INSTEAD_OF_ANSWERS, Finished, run_stage
-from erag_ray.inputs import Inputs
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, AUXILIARY_ANSWER, judge_passages, judgement
-from erag_ray.logs import say
-from erag_ray.output_tables import describe_judgements, judged_queries
-from erag_ray.planning import DocIds, StagePlan, plan_lists, preview
-from erag_ray.requests import Passage
-from erag_ray.schemas import JUDGEMENTS, RESPONSES
-from erag_ray.scores import needs_judgement
-from erag_ray.stages import judge_stage
-from erag_ray.store import ResponseStore, TableStore, as_frame
+from erag_ray.inference.output_tables import describe_judgements, judged_queries
+from erag_ray.inference.planning.pending import DocIds
+from erag_ray.inference.planning.plan import StagePlan, plan_lists, preview
+from erag_ray.inference.stage import Finished, run_stage
+from erag_ray.inference.values import INSTEAD_OF_ANSWERS
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.measures.scores import needs_judgement
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
+from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
+from erag_ray.prompts.request import Passage
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import ResponseStore
+from erag_ray.store.schemas import JUDGEMENTS, RESPONSES
+from erag_ray.store.stages.folders import judge_stage
+from erag_ray.store.tables import TableStore
+from erag_ray.support.logs import say
 
 TITLE_ENDS = ": "
 KEYS = list(RESPONSES.key)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference import check_share
-from erag_ray.scores import Scoring
+from erag_ray.inference.errors import check_share
+from erag_ray.measures.scores import Scoring
 
 
 def scoring_of(judgements: pl.DataFrame | None) -> Scoring:

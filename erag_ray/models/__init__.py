@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.budget import Budget, TokenCounts
 from erag_ray.models.causal.model import CausalModel
@@ -23,10 +22,12 @@ from erag_ray.models.local.weights import quiet
 from erag_ray.models.served.model import ServedModel
 from erag_ray.models.t5.model import T5Model
 from erag_ray.models.vllm.model import VllmModel
-from erag_ray.registry import find
-from erag_ray.requests import Failure, Form, Passage, Prompt, Request, Response
-from erag_ray.store import ResponseStore, fingerprint
-from erag_ray.user_code import checking, is_user_code, running
+from erag_ray.prompts.request import Failure, Form, Passage, Prompt, Request, Response
+from erag_ray.store.fingerprints import fingerprint
+from erag_ray.store.responses import ResponseStore
+from erag_ray.support.errors import InputError
+from erag_ray.support.registry import find
+from erag_ray.support.user_code import checking, is_user_code, running
 
 __all__ = [
     "MODELS",

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
 from erag_ray.models.budget import Budget
-from erag_ray.requests import Form, Need, Prompt, Request, Response, as_messages, as_text
+from erag_ray.prompts.prompt import as_messages, as_text
+from erag_ray.prompts.request import Form, Need, Prompt, Request, Response
+from erag_ray.support.errors import InputError
 
 DEFAULT_BATCH = 32
 TOKEN_CHARACTERS = 4

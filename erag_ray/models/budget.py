@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
+from erag_ray.support.errors import JobError
 
 POLL_SECONDS, ROUNDING = 0.02, 1e-9
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from erag_ray.models.base import Model, Rendered, Resources
-from erag_ray.requests import Request, Response
+from erag_ray.prompts.request import Request, Response
 
 CHARACTERS = 2000
 

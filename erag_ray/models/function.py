@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import ClassVar
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import DEFAULT_BATCH, TOKEN_CHARACTERS, Model, Rendered, Resources
 from erag_ray.models.loop import LoopThread
 from erag_ray.models.outputs import answer_in
-from erag_ray.requests import Form, Request, Response, as_messages, as_text
-from erag_ray.user_code import RESUME_ADVICE
+from erag_ray.prompts.prompt import as_messages, as_text
+from erag_ray.prompts.request import Form, Request, Response
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.user_code import RESUME_ADVICE
 
 Reader = Callable[[list[str]], Sequence[str] | Awaitable[Sequence[str]]]
 """Prompts to as many outputs, in their order; may be async."""

@@ -11,13 +11,13 @@ from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 
-from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.memory import is_gpu_lost
 from erag_ray.models.outputs import SURROGATE
-from erag_ray.requests import Failure, Request, Response
-from erag_ray.schemas import ERROR_KINDS
-from erag_ray.user_code import RESUME_ADVICE, Fault, fault_of, is_user_code
+from erag_ray.prompts.request import Failure, Request, Response
+from erag_ray.store.schemas import ERROR_KINDS
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.user_code import RESUME_ADVICE, Fault, fault_of, is_user_code
 
 ERRORS_IN_A_ROW = 10
 """Consecutive failures after which the cause may be general, such as a wrong key: then other questions are tried."""

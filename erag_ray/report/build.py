@@ -10,10 +10,10 @@ from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import SECTIONS, Analysis, Results, View
 from erag_ray.analyses.every import every_analysis
 from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.parts.model import Figure, Finding, Note, Part, Report, Section, Table
+from erag_ray.analyses.parts.shapes import part_name
 from erag_ray.analyses.scope import scope_of
 from erag_ray.analyses.standing import standing
-from erag_ray.parts.model import Figure, Finding, Note, Part, Report, Section, Table
-from erag_ray.parts.shapes import part_name
 from erag_ray.report.verdict import verdict_of
 
 logger = logging.getLogger(__name__)

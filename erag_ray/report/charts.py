@@ -14,7 +14,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from erag_ray.parts.model import Figure
+from erag_ray.analyses.parts.model import Figure
 
 WIDTH = 560
 """Width of an SVG, in pixels."""

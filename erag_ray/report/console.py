@@ -17,9 +17,9 @@ import rich.text
 from rich.cells import cell_len
 
 from erag_ray.analyses.order import MAX_RUNS
-from erag_ray.parts.formats import compact_text_of, counted, one_line, shortened, text_of
-from erag_ray.parts.model import Column, Finding, Format, Report, Table, Verdict
-from erag_ray.parts.shapes import tables_of
+from erag_ray.analyses.parts.formats import compact_text_of, counted, one_line, shortened, text_of
+from erag_ray.analyses.parts.model import Column, Finding, Format, Report, Table, Verdict
+from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.report.leaderboard import leaderboard
 
 LINE_WIDTH = 120

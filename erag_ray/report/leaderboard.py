@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from erag_ray.analyses.order import MAX_RUNS, by_mean_rank
+from erag_ray.analyses.parts.formats import shortened
+from erag_ray.analyses.parts.model import Column, DatasetVerdict, Format, RankedRun, State, Table, Value
+from erag_ray.analyses.parts.shapes import across, names, plain
 from erag_ray.analyses.standing import Standing
-from erag_ray.parts.formats import shortened
-from erag_ray.parts.model import Column, DatasetVerdict, Format, RankedRun, State, Table, Value
-from erag_ray.parts.shapes import across, names, plain
-from erag_ray.runs import REFERENCE_NAMES
+from erag_ray.data.runs.references import REFERENCE_NAMES
 
 FIGURES = ("mean", "low", "high")
 MAX_NAME = 24

@@ -10,9 +10,9 @@ import io
 import re
 from collections.abc import Sequence
 
-from erag_ray.parts.formats import one_line, rows_of_text
-from erag_ray.parts.model import Column, Figure, Finding, Report, Table, Verdict
-from erag_ray.parts.shapes import tables_of
+from erag_ray.analyses.parts.formats import one_line, rows_of_text
+from erag_ray.analyses.parts.model import Column, Figure, Finding, Report, Table, Verdict
+from erag_ray.analyses.parts.shapes import tables_of
 
 MAX_LINES = 150
 """Lines after the verdict."""

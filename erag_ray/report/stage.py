@@ -7,11 +7,9 @@ import dataclasses
 import rich.console
 
 from erag_ray.analyses.contract import Results
+from erag_ray.analyses.parts.model import Report
 from erag_ray.config.job import JobConfig
 from erag_ray.config.report import ReportConfig
-from erag_ray.errors import JobError
-from erag_ray.parts.model import Report
-from erag_ray.progress import stage_progress
 from erag_ray.report.build import build_report
 from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.console import print_report
@@ -19,7 +17,10 @@ from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
 from erag_ray.report.page.questions import QuestionOptions, Questions, load_questions
 from erag_ray.report.page.write import Charts, PageOptions, write_page
-from erag_ray.store import Folder, TableStore
+from erag_ray.store.folder import Folder
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import JobError
+from erag_ray.support.progress import stage_progress
 
 REST = (
     "All tables, figures and questions are in report/index.html, and every number is in the sealed tables of this "

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import altair as alt
 import polars as pl
 
-from erag_ray.parts.model import Figure
+from erag_ray.analyses.parts.model import Figure
 
 HEIGHT, PANEL_WIDTH, PANEL_HEIGHT, STEP = 260, 180, 200, 22
 """Sizes in pixels; STEP is the height of one row of a categorical y axis."""

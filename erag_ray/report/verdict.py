@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from erag_ray.analyses.answer import answer
+from erag_ray.analyses.parts.model import DatasetVerdict, Finding, Topic, Verdict
 from erag_ray.analyses.standing import Standing
-from erag_ray.parts.model import DatasetVerdict, Finding, Topic, Verdict
 from erag_ray.report.leaderboard import ranking
 
 

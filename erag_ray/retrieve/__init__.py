@@ -24,27 +24,11 @@ import polars as pl
 
 from erag_ray.config.outside import OUTSIDE_KINDS
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.registry import find
-from erag_ray.retrieve.lists import LIST_COLUMNS, best, ranked
-from erag_ray.retrieve.passage_fields import SEARCHED
-from erag_ray.sharded_tasks import Do
-from erag_ray.store import Folder, fingerprint
-from erag_ray.user_code import checking
-
-__all__ = [
-    "INDEXED",
-    "IN_MEMORY",
-    "LIST_COLUMNS",
-    "OF_RUNS",
-    "OUTSIDE",
-    "SEARCHED",
-    "InMemory",
-    "Index",
-    "Indexed",
-    "best",
-    "make_retriever",
-    "ranked",
-]
+from erag_ray.store.fingerprints import fingerprint
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import Do
+from erag_ray.support.registry import find
+from erag_ray.support.user_code import checking
 
 
 class Indexed(Protocol):

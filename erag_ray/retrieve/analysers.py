@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import bm25s
 import Stemmer
 
-from erag_ray.registry import find
+from erag_ray.support.registry import find
 
 # a word includes what an apostrophe joins to it: the stemmer strips a possessive 's
 TOKEN = r"(?u)\w+(?:'\w+)*"

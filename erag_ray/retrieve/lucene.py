@@ -26,12 +26,12 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import InputError
-from erag_ray.numba_jit import num_processors
 from erag_ray.retrieve.lists import candidates, ranked
 from erag_ray.retrieve.shards import read_found, write_queries, write_texts
-from erag_ray.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.support.errors import InputError
+from erag_ray.support.numba_jit import num_processors
 
 TEXTS_PER_FILE = 100_000
 TEXTS_AT_A_TIME = 5_000

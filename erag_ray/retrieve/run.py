@@ -14,16 +14,20 @@ import polars as pl
 import pyarrow as pa
 
 from erag_ray.config.retrieval import RetrieveConfig
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
-from erag_ray.progress import counted
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.entries import as_entries
+from erag_ray.data.runs.orders import BY_RANK, rising_fault
+from erag_ray.data.runs.texts import with_texts
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.shards import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
-from erag_ray.runs import BY_RANK, as_entries, rising_fault, with_texts
-from erag_ray.schemas import RUNS, conform
-from erag_ray.sharded_tasks import Do
-from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
-from erag_ray.user_code import running
+from erag_ray.store.fingerprints import fingerprint, provenance_of_code
+from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.schemas import RUNS, conform
+from erag_ray.store.sharded_tasks import Do
+from erag_ray.store.tables import TableStore, whole_manifest
+from erag_ray.support.errors import InputError
+from erag_ray.support.progress import counted
+from erag_ray.support.user_code import running
 
 QUERY_KEYS = (
     "queries",

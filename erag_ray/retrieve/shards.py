@@ -6,8 +6,8 @@ import polars as pl
 
 from erag_ray.retrieve.lists import FOUND_COLUMNS
 from erag_ray.retrieve.passage_fields import SEARCHED
-from erag_ray.sharded_tasks import part, read_frame, write_frame
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import part, read_frame, write_frame
 
 QUERIES_PER_TASK = 2048
 TEXTS_PER_PART = 4096

@@ -11,18 +11,22 @@ import polars as pl
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig
-from erag_ray.datasets import LoadedQueries, load_queries, sample_loaded
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
-from erag_ray.inputs import ReaderCheck, attempt, check_settings, check_writable
-from erag_ray.logs import say
-from erag_ray.passages import CORPUS_COLUMNS, load_passages, make_corpus, splitter_named
-from erag_ray.progress import counted, stage_progress
+from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.corpus import make_corpus
+from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
+from erag_ray.data.passages.splitters import splitter_named
+from erag_ray.inputs.settings import attempt, check_writable
+from erag_ray.inputs.stage import ReaderCheck, check_settings
 from erag_ray.retrieve import INDEXED, OUTSIDE, make_retriever
 from erag_ray.retrieve.outside.runs import OutsideRun
 from erag_ray.retrieve.run import FusedRun, IndexedRun, InMemoryRun, MadeRun, RerankedRun, Run, Sources
-from erag_ray.sharded_tasks import Do, Tasks, do_tasks
-from erag_ray.store import Folder, file_stamp
+from erag_ray.store.fingerprints import file_stamp
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import Do, Tasks, do_tasks
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import say
+from erag_ray.support.progress import counted, stage_progress
 
 
 def retrieve(config: RetrieveConfig) -> list[MadeRun]:
@@ -157,7 +161,7 @@ def _task_runner(config: RetrieveConfig) -> Iterator[Do]:
         @functools.cache
         def pool() -> Do:
             # imports Ray and torch, which a search in this process does not need
-            from erag_ray.cluster import task_pool
+            from erag_ray.inference.cluster.tasks import task_pool
 
             return stack.enter_context(task_pool(config.search, show=config.progress))
 

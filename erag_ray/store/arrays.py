@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.fs as pafs
 
-from erag_ray.errors import InputError
 from erag_ray.store.folder import Folder
+from erag_ray.support.errors import InputError
 
 
 def write_array(array: npt.NDArray[Any], folder: Folder, *names: str) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from erag_ray.store.folder import Folder, as_frame
-from erag_ray.uris import is_uri
+from erag_ray.support.uris import is_uri
 
 # each buffer is one request to an object store, which takes as long for a few bytes as for a megabyte
 BUFFER_BYTES = 1 << 23

@@ -8,7 +8,7 @@ import urllib.parse
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from erag_ray.uris import SCHEMES, is_uri, uri_fault
+from erag_ray.support.uris import SCHEMES, is_uri, uri_fault
 
 NUM_ATTEMPTS = 5
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from erag_ray.store.folder import Folder
 from erag_ray.store.huggingface import dataset_stamp, is_dataset
-from erag_ray.uris import is_uri
+from erag_ray.support.uris import is_uri
 
 PACKAGES = (
     "erag-ray",

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from erag_ray.ownership import MARKER, TREE, UNFINISHED, Ledger, ancestors, read_marker
 from erag_ray.store.filesystems import open_filesystem
-from erag_ray.uris import is_uri
+from erag_ray.support.ownership import MARKER, TREE, UNFINISHED, Ledger, ancestors, read_marker
+from erag_ray.support.uris import is_uri
 
 TORN = "_torn"
 """Folder of files that could not be read, next to those that can."""

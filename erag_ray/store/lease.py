@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
-from erag_ray.errors import JobError
 from erag_ray.store.folder import Folder
+from erag_ray.support.errors import JobError
 
 LEASES = "_leases"
 HEARTBEAT_SECONDS = 10.0

@@ -9,9 +9,9 @@ import uuid
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.ownership import UNFINISHED
-from erag_ray.schemas import TableSchema, conform
 from erag_ray.store.folder import Folder, replace_file
+from erag_ray.store.schemas import TableSchema, conform
+from erag_ray.support.ownership import UNFINISHED
 
 
 def write_mapped(table: pa.Table | pl.DataFrame, schema: TableSchema, path: str | os.PathLike[str]) -> None:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from erag_ray.ownership import UNFINISHED
-from erag_ray.schemas import RESPONSES, conform
 from erag_ray.store.folder import TORN, Folder, as_frame
 from erag_ray.store.lease import LEASES, Lease, is_leased, is_sign, read_sign
+from erag_ray.store.schemas import RESPONSES, conform
 from erag_ray.store.tables import read_back
+from erag_ray.support.ownership import UNFINISHED
 
 KEY_COLUMNS = ["question_key", "passages_key"]
 TOKEN_COLUMNS = ("num_prompt_tokens", "num_output_tokens")

@@ -13,12 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from erag_ray.errors import InputError
-from erag_ray.ownership import UNFINISHED
-from erag_ray.schemas import TableSchema, conform
 from erag_ray.store.fingerprints import fingerprint, provenance_of_code, stable
 from erag_ray.store.folder import TORN, Folder, as_frame
 from erag_ray.store.lease import check_lease
+from erag_ray.store.schemas import TableSchema, conform
+from erag_ray.support.errors import InputError
+from erag_ray.support.ownership import UNFINISHED
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from erag_ray.parts.model import Figure
+from erag_ray.analyses.parts.model import Figure
 
 
 def host_figure(table: pl.DataFrame) -> Figure | None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.schemas import LABELS, QUERIES, RUNS, UTILITY, check
+from erag_ray.store.schemas import LABELS, QUERIES, RUNS, UTILITY, check
 
 READER = "reader"
 FIRST = 10

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.parts.formats import number
-from erag_ray.parts.model import Column, Format, Table, Value
-from erag_ray.parts.shapes import columns, names, plain
+from erag_ray.analyses.parts.formats import number
+from erag_ray.analyses.parts.model import Column, Format, Table, Value
+from erag_ray.analyses.parts.shapes import columns, names, plain
 
 OURS = "erag_ray"
 SPEED_COLUMNS = (

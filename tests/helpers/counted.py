@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import uuid
 
-from erag_ray.models.causal import CausalModel
+from erag_ray.models.causal.model import CausalModel
 
 
 class Counted(CausalModel):

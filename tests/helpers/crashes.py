@@ -18,11 +18,12 @@ from tiny import kilt_line, passage_line, trec_lines
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
-from erag_ray.planning.plan import plan_stage
-from erag_ray.schemas import LABELS, REQUESTS, UTILITY
-from erag_ray.store import KEY_COLUMNS, TableStore
+from erag_ray.store.responses import KEY_COLUMNS
+from erag_ray.store.schemas import LABELS, REQUESTS, UTILITY
+from erag_ray.store.tables import TableStore
 
 ROOT = pathlib.Path(__file__).parents[2]
 NUM_QUESTIONS, DEPTH = 30, 8

@@ -14,7 +14,7 @@ from erag_ray.analyses import means as of_questions
 from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
 from erag_ray.analyses.lists.values import eligible_questions
 from erag_ray.analyses.settings import Settings
-from erag_ray.schemas import QUERIES, UTILITY, conform
+from erag_ray.store.schemas import QUERIES, UTILITY, conform
 
 
 def settings(**changes: object) -> Settings:

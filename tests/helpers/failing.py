@@ -13,8 +13,7 @@ import torch
 from erag_ray.models import Resources
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
-from erag_ray.requests import Failure, Form, Request, Response
-from erag_ray.requests.request import Need
+from erag_ray.prompts.request import Failure, Form, Need, Request, Response
 
 MARK = "ERAG_RAY_TEST_MARK"
 FATAL = "what is q15"

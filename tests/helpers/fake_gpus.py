@@ -17,13 +17,13 @@ from models import t5_folder
 from quiet_ray import ENVIRONMENT
 from tiny import compare, write_tiny
 
-from erag_ray.cluster import task_pool
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import SearchConfig
-from erag_ray.errors import JobError
 from erag_ray.extras.train.workers import run_worker
+from erag_ray.inference.cluster.tasks import task_pool
 from erag_ray.inference.stage import run_stage
-from erag_ray.sharded_tasks import Tasks
+from erag_ray.store.sharded_tasks import Tasks
+from erag_ray.support.errors import JobError
 
 
 class Environment:

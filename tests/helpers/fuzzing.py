@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from erag_ray.files import Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 
 MANY = os.environ.get("ERAG_RAY_FUZZ")
 DEEP = "@deep@"

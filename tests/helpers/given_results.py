@@ -10,8 +10,8 @@ import polars as pl
 from erag_ray.analyses.auxiliary import AUXILIARY_MEANS
 from erag_ray.analyses.contract import Analysis, Results, View
 from erag_ray.analyses.every import ANALYSES
+from erag_ray.analyses.parts.model import Figure, Table
 from erag_ray.analyses.standing import Standing
-from erag_ray.parts.model import Figure, Table
 from erag_ray.report.build import views_of
 
 RESULTS = tuple(one.schema for one in ANALYSES if one.make and one.schema and one.schema != AUXILIARY_MEANS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.schemas import PROVENANCE
+from erag_ray.store.schemas import PROVENANCE
 
 Pairs = Sequence[tuple[str, str]]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 HEAVY = {
-    "torch": {"models", "retrieve", "train", "cluster", "inference"},
+    "torch": {"models", "retrieve", "train", "inference"},
     "transformers": {"models", "retrieve", "train", "inference"},
     "sentence_transformers": {"retrieve"},
     "faiss": {"retrieve"},
-    "ray": {"cluster", "inference", "train"},
+    "ray": {"inference", "train"},
     "bm25s": {"retrieve"},
     "Stemmer": {"retrieve"},
     "vllm": {"models"},

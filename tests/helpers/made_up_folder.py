@@ -9,7 +9,7 @@ import polars as pl
 from gold import gold_of
 
 from erag_ray.analyses.cells import CELLS
-from erag_ray.schemas import (
+from erag_ray.store.schemas import (
     CORPUS,
     DOCUMENT_OUTPUTS,
     GOLD,
@@ -22,7 +22,7 @@ from erag_ray.schemas import (
     UTILITY,
     TableSchema,
 )
-from erag_ray.store import TableStore
+from erag_ray.store.tables import TableStore
 
 READER = "echo-0123456789abcdef"
 TEXT = (

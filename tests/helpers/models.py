@@ -15,13 +15,14 @@ import transformers
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.kinds import ANSWER, Case, Kind
+from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.models import Model, make_model, model_class
 from erag_ray.models.local.memory import BatchLimits, Limits
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
-from erag_ray.requests import Form, Passage, Request
-from erag_ray.requests.prompts import FAMILIES
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Case, Kind
+from erag_ray.prompts.prompt import FAMILIES
+from erag_ray.prompts.request import Form, Passage, Request
 
 TEXT = """The river Tessel rises in the hills above Marn and flows north to the sea. Who built the first bridge over it?
 The lighthouse at Skerry Point was lit in 1874; its lamp burned whale oil. When was it lit? Ada Brunner grew up in Graz

@@ -5,7 +5,8 @@ import math
 import polars as pl
 
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
-from erag_ray.kinds import Kind, continuations, likelihood_form
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.likelihood import continuations, likelihood_form
 
 ABSTENTION = Kind(
     name="abstention",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Model
-from erag_ray.requests import Request, Response
+from erag_ray.prompts.request import Request, Response
 
 
 class Words(Model):

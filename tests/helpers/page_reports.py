@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from erag_ray.parts.model import DatasetVerdict, Figure, Finding, Report, Section, Table, Verdict
+from erag_ray.analyses.parts.model import DatasetVerdict, Figure, Finding, Report, Section, Table, Verdict
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \u2028\u2029 \u202eright to left\u202c & <b>bold</b>"
 

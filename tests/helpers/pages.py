@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from erag_ray.passages import Page
+from erag_ray.data.passages.splitters import Page
 
 
 def page_line(page_id: object, title: object, text: object) -> str:

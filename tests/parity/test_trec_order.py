@@ -9,9 +9,10 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.files import Diagnostics
-from erag_ray.runs import load_run, write_trec_run
-from erag_ray.runs.entries import RUN_COLUMNS
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.entries import RUN_COLUMNS
+from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.trec import write_trec_run
 
 pytestmark = pytest.mark.parity
 

@@ -8,7 +8,7 @@ import pytest
 from evaluated import correlations, everywhere, means, queries, settings
 
 from erag_ray.analyses.lists.values import per_query
-from erag_ray.schemas import LABELS, RUNS, UTILITY, conform
+from erag_ray.store.schemas import LABELS, RUNS, UTILITY, conform
 
 NUM_QUERIES, NUM_DOCUMENTS, DEPTH = 400, 30, 10
 # the worse, the later in its family

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.agreement import (
+from erag_ray.measures.agreement import (
     STATISTICS,
     agree,
     agree_over_runs,

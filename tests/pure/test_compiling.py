@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import pytest
 
-from erag_ray.numba_jit import compiled, in_threads, num_processors
+from erag_ray.support.numba_jit import compiled, in_threads, num_processors
 
 
 def test_threads_that_call_first_together_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:

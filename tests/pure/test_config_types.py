@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import pathlib
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -15,13 +17,13 @@ import yaml
 import erag_ray as er
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
-from erag_ray.config.keys.names import config_in, field_hints, members_of
-from erag_ray.config.keys.values import build
+from erag_ray.config.keys.names import bounds_in, config_in, field_hints, field_types, members_of
+from erag_ray.config.keys.values import Keys, build
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import InputError
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.train.config import TrainConfig
+from erag_ray.support.errors import InputError
 
 NAMED = {"retrievers": {"kind": "random"}, "corpora": {"passages": ["p.jsonl"]}}
 """Keys that hold configs by name, and what one of these needs."""
@@ -203,6 +205,30 @@ def test_values_of_numpy_paths_and_tuples_are_taken(tmp_path: pathlib.Path) -> N
     )
     assert config == expected
     assert [type(getattr(config, name)) for name in values] == [int, float, bool, list, list, str]
+
+
+def every_config(kind: type = Keys) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from every_config(one)
+
+
+@pytest.mark.parametrize("kind", sorted({*every_config()}, key=str), ids=lambda kind: kind.__name__)
+def test_a_value_beyond_a_bound_is_refused_and_one_within_is_not(kind: type) -> None:
+    for name, hint in field_types(kind).items():
+        shape = str(hint)
+        step = 1 if "int" in shape else 0.001
+        for sign, bound in bounds_in(hint).items():
+            for value in (bound - step, bound, bound + step):
+                given = [value] if "list[" in shape else {"input": value} if "dict[" in shape else value
+                told = list[str]()
+                try:
+                    build(kind, {name: given})
+                except InputError as error:
+                    told = [one for one in error.problems if re.match(rf"{name}\S* must .*, got ", one)]
+                is_within = getattr(operator, sign)(value, bound)
+                assert (not told) == is_within or len(bounds_in(hint)) > 1, (name, value, told)
+                assert not told or told[0].endswith(f", got {value}")
 
 
 NAMES = [

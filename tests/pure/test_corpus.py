@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pages import page_line, page_of, words
 
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
-from erag_ray.passages import SPLITTERS, load_passages, make_corpus
-from erag_ray.passages.splitters import whitespace100
-from erag_ray.schemas import CORPUS
-from erag_ray.sharded_tasks import Tasks, do_tasks
-from erag_ray.store import TableStore
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.corpus import make_corpus
+from erag_ray.data.passages.load import load_passages
+from erag_ray.data.passages.splitters import SPLITTERS, whitespace100
+from erag_ray.store.schemas import CORPUS
+from erag_ray.store.sharded_tasks import Tasks, do_tasks
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 
 @pytest.fixture

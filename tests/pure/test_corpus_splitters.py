@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 from pages import page_of
 
-from erag_ray.passages.splitters import GONE, recursive_characters, splitter_named
+from erag_ray.data.passages.splitters import GONE, recursive_characters, splitter_named
 
 
 def test_characters_are_cut_at_the_widest_gap() -> None:

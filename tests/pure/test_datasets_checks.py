@@ -6,15 +6,14 @@ import polars as pl
 import pytest
 from gold import gold_of
 
-from erag_ray import schemas
-from erag_ray.datasets import LoadedQueries, load_queries
-from erag_ray.datasets.queries import PAGE_SET_COLUMNS, QUERY_COLUMNS
-from erag_ray.files import Diagnostics
-from erag_ray.inputs import check_inputs, gold_lists, resolve_gold
-from erag_ray.passages import load_passages
-from erag_ray.passages.load import CORPUS_COLUMNS
-from erag_ray.runs import load_run, resolve_pages
-from erag_ray.runs.entries import RUN_COLUMNS
+from erag_ray.data.datasets.queries import PAGE_SET_COLUMNS, QUERY_COLUMNS, LoadedQueries, load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
+from erag_ray.data.runs.entries import RUN_COLUMNS
+from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.predictions import resolve_pages
+from erag_ray.inputs.tables import check_inputs, gold_lists, resolve_gold
+from erag_ray.store import schemas
 
 
 def queries_of(**answers: list[str]) -> pl.DataFrame:

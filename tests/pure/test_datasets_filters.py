@@ -10,8 +10,8 @@ from tiny import Tiny
 
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
-from erag_ray.datasets import LoadedQueries, load_queries
-from erag_ray.files import Diagnostics
+from erag_ray.data.datasets.queries import LoadedQueries, load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 
 

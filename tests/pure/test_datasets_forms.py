@@ -14,12 +14,12 @@ import pytest
 
 import erag_ray as er
 from erag_ray.api.questions import question_records
-from erag_ray.datasets import load_queries
-from erag_ray.datasets.qrels import read_qrels
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
-from erag_ray.passages import load_passages
-from erag_ray.passages.pages import page_spans, read_pages
+from erag_ray.data.datasets.qrels import read_qrels
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.load import load_passages
+from erag_ray.data.passages.pages import page_spans, read_pages
+from erag_ray.support.errors import InputError
 
 SEVEN = {"id": "q7", "question": "Which river?"}
 SQUAD = {"text": ["Ruhr", "the Ruhr"], "answer_start": [3, 3]}

@@ -7,9 +7,9 @@ import pathlib
 import polars as pl
 import pytest
 
-from erag_ray import schemas
-from erag_ray.files import Diagnostics
-from erag_ray.passages import load_passages
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.passages.load import load_passages
+from erag_ray.store import schemas
 
 ROWS = [
     {"doc_id": "d3", "page_id": "p1", "title": "One", "text": "first"},

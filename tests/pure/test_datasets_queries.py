@@ -12,15 +12,17 @@ from guides import section, table_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray import schemas
-from erag_ray.datasets import QUERY_FORMATS, Dataset, Question, find_dataset, load_queries
-from erag_ray.datasets.tasks import dataset_of_file
-from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics, page_key, page_keys
-from erag_ray.files.jsonl import Record
-from erag_ray.passages import load_passages
-from erag_ray.passages.pages import read_pages
-from erag_ray.runs import load_run
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.datasets.questions import QUERY_FORMATS, Question
+from erag_ray.data.datasets.tasks import Dataset, dataset_of_file, find_dataset
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.jsonl import Record
+from erag_ray.data.files.squad import page_key, page_keys
+from erag_ray.data.passages.load import load_passages
+from erag_ray.data.passages.pages import read_pages
+from erag_ray.data.runs.load import load_run
+from erag_ray.store import schemas
+from erag_ray.support.errors import InputError
 
 
 def write(path: pathlib.Path, *records: object) -> pathlib.Path:

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray import schemas
-from erag_ray.files import Diagnostics
-from erag_ray.runs import load_run, resolve_pages, write_trec_qrels, write_trec_run
-from erag_ray.runs.entries import RUN_COLUMNS
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.entries import RUN_COLUMNS
+from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.predictions import resolve_pages
+from erag_ray.data.runs.trec import write_trec_qrels, write_trec_run
+from erag_ray.store import schemas
 
 CORPUS = pl.DataFrame(
     [

@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from erag_ray.store import CACHE, cached_digest, digests, file_digest
+from erag_ray.store import digests
+from erag_ray.store.digests import CACHE, cached_digest
+from erag_ray.store.fingerprints import file_digest
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from scipy import stats
 from erag_ray.analyses.lists import matrices
 from erag_ray.analyses.lists.values import per_query
 from erag_ray.annotators import requested_measures
-from erag_ray.labels import list_responses, utility_of
-from erag_ray.schemas import LABELS, REQUESTS, RESPONSES, RUNS, conform
+from erag_ray.labels.end_to_end import list_responses, utility_of
+from erag_ray.store.schemas import LABELS, REQUESTS, RESPONSES, RUNS, conform
 
 # gains at ranks 1, 2, 3
 G1, G2, G3 = 1.0, 1 / math.log2(3), 0.5

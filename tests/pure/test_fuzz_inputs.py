@@ -14,7 +14,7 @@ from fuzzing import as_json, as_lines, check_outcome, damaged, odd_records, trie
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.files import Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 
 # --- questions ---
 

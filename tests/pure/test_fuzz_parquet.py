@@ -22,7 +22,7 @@ from fuzzing import check_messages, check_outcome, damaged, need, tried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.files import Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 
 Columns = dict[str, tuple[pa.DataType, list[Any]]]
 TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))

@@ -21,22 +21,23 @@ from erag_ray.analyses.harm import harm_notes, harm_warnings
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.errors import InputError, JobError
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.data.runs.pairs import pairs
+from erag_ray.inference.planning.plan import StagePlan, plan_stage
+from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case
-from erag_ray.measures import compute, list_ideal
+from erag_ray.measures.lists import compute, list_ideal
 from erag_ray.models import Model, model_class
 from erag_ray.models.local.likelihood import batched, rows_of
-from erag_ray.planning.plan import StagePlan, plan_stage
-from erag_ray.planning.uses import check_reader
-from erag_ray.requests import Request
-from erag_ray.requests.request import Passage, question_key
-from erag_ray.runs.pairs import pairs
-from erag_ray.schemas import LABELS
-from erag_ray.store import TableStore
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Case
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.request import Passage, Request, question_key
+from erag_ray.store.schemas import LABELS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from erag_ray.agreement import paired_test, round_up
 from erag_ray.extras.gate.decide import MIN_QUESTIONS, Decision, Rule, bounds, decide, overall
+from erag_ray.measures.agreement import paired_test, round_up
 
 RULE = Rule()
 Floats = npt.NDArray[np.float64]

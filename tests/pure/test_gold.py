@@ -12,10 +12,10 @@ from tiny import QUESTIONS, Tiny, compare, table
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.inputs import prepare
+from erag_ray.inputs.stage import prepare
 from erag_ray.retrieve.stage import make_runs, retrieve
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, RUNS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS, RUNS
+from erag_ray.store.tables import TableStore
 
 
 def test_gold_that_no_run_found_is_judged_0(tiny: Tiny, reads_here: list[int]) -> None:

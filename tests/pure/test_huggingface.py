@@ -16,9 +16,10 @@ import pytest
 from erag_ray.config.command_line.parsing import expand
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
-from erag_ray.datasets import load_queries
-from erag_ray.files import Diagnostics
-from erag_ray.store import NOT_LOCAL, dataset_name, file_stamp
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.store.fingerprints import NOT_LOCAL, file_stamp
+from erag_ray.store.huggingface import dataset_name
 
 ROWS = [
     {"q": "who built it", "a": {"text": ["Ann", "Ann B."]}, "key": 7, "meta": {"hops": 1}},

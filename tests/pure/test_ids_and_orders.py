@@ -15,13 +15,16 @@ import pytest
 
 from erag_ray.api.documents import passage_table, run_table
 from erag_ray.api.questions import question_records
-from erag_ray.datasets import load_queries
-from erag_ray.errors import InputError, JobError
-from erag_ray.files import Diagnostics, identifier, text_id
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.documents import text_id
+from erag_ray.data.files.ids import identifier
+from erag_ray.data.passages.load import load_passages
+from erag_ray.data.runs.load import load_run
 from erag_ray.inputs.tables import check_numbering
-from erag_ray.passages import load_passages
-from erag_ray.retrieve.outside import as_search, search_all
-from erag_ray.runs import load_run
+from erag_ray.retrieve.outside.adapters import as_search
+from erag_ray.retrieve.outside.searching import search_all
+from erag_ray.support.errors import InputError, JobError
 
 Document = dict[str, Any]
 Lists = dict[str, list[Document]]

@@ -16,17 +16,19 @@ from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.papers.config import DualLabelsConfig, PapersConfig
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.world.config import WorldConfig
-from erag_ray.store import fingerprint
+from erag_ray.store.fingerprints import fingerprint
 
 FILE = ROOT / "tests" / "golden" / "configs.tsv"
 NO_JOB = ("cluster/", "gate/github-actions.yaml")
-BY_NAME = {
+KINDS = {
     "world.yaml": WorldConfig,
     "runs.yaml": RetrieveConfig,
     "training_runs.yaml": RetrieveConfig,
     "dual_labels.yaml": DualLabelsConfig,
     "gate.yaml": GateConfig,
     "papers.yaml": PapersConfig,
+    "papers/runs.yaml": DualLabelsConfig,
+    "reader/quality.yaml": JobConfig,
 }
 TRAININGS = ("reader/", "study/abstaining_reader.yaml")
 LAID_OVER = {
@@ -39,11 +41,7 @@ NAMES = sorted(str(file.relative_to(ROOT / "jobs")) for file in (ROOT / "jobs").
 
 
 def digest(name: str) -> str:
-    kind = BY_NAME.get(name.rpartition("/")[2])
-    if name == "papers/runs.yaml":
-        kind = DualLabelsConfig
-    if name == "reader/quality.yaml":
-        kind = JobConfig
+    kind = KINDS.get(name) or KINDS.get(name.rpartition("/")[2])
     kind = kind or (TrainConfig if name.startswith(TRAININGS) else JobConfig)
     files = [LAID_OVER[name], name] if name in LAID_OVER else [name]
     config = parse(kind, "", [option for file in files for option in ("--config", f"jobs/{file}")])

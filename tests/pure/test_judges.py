@@ -15,20 +15,20 @@ from tiny import Tiny, table
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.errors import InputError, JobError
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.inference.planning.pending import Use
+from erag_ray.inference.planning.plan import StagePlan, plan_stage
+from erag_ray.inference.planning.uses import check_reader, use_of
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
-from erag_ray.kinds import RELEVANCE, Case, Kind, grade
 from erag_ray.labels.document_labels import label
 from erag_ray.models import Model, load_model, make_model
-from erag_ray.planning.pending import Use
-from erag_ray.planning.plan import StagePlan, plan_stage
-from erag_ray.planning.uses import check_reader, use_of
-from erag_ray.requests import Request
-from erag_ray.requests.request import Passage, Response
-from erag_ray.schemas import LABELS
-from erag_ray.store import TableStore
+from erag_ray.prompts.kinds.base import Case, Kind
+from erag_ray.prompts.kinds.relevance import RELEVANCE, grade
+from erag_ray.prompts.request import Passage, Request, Response
+from erag_ray.store.schemas import LABELS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
 
 WORDS = ["yes", " yes", "no", " no", " Yes", "No"]
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from report_texts import made_report, made_up, printed, results_with
 
-from erag_ray.parts.formats import rows_of_text
-from erag_ray.parts.model import DatasetVerdict, Finding, RankedRun, State, Verdict
+from erag_ray.analyses.parts.formats import rows_of_text
+from erag_ray.analyses.parts.model import DatasetVerdict, Finding, RankedRun, State, Verdict
 from erag_ray.report.leaderboard import leaderboard
 from erag_ray.report.page.boards import boards
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from erag_ray.logs import PACKAGE, on_stderr, say
+from erag_ray.support.logs import PACKAGE, on_stderr, say
 
 MESSAGE = """
 import logging, sys
-from erag_ray.logs import say
+from erag_ray.support.logs import say
 
 logging.basicConfig(level=logging.INFO, format="%(name)s|%(message)s", stream=sys.stdout)
 say("one", "100 %s")
@@ -22,7 +22,7 @@ say("one", "100 %s")
 def test_a_job_shows_each_message_once_as_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with on_stderr(), on_stderr():
         say("one", "100 %s")
-        logging.getLogger("erag_ray.user_code").debug("for a file")
+        logging.getLogger("erag_ray.support.user_code").debug("for a file")
         logging.getLogger("another").warning("of another package")
     assert capsys.readouterr().err == "one\n100 %s\n"
 

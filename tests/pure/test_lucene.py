@@ -13,8 +13,8 @@ from ranked_lists import corpus_of
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.retrieve import lucene, make_retriever
 from erag_ray.retrieve.stage import retrieve
-from erag_ray.sharded_tasks import do_tasks
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import do_tasks
 
 is_missing = any(importlib.util.find_spec(name) is None for name in lucene.PACKAGES)
 needs_lucene = pytest.mark.skipif(is_missing, reason="needs the extra lucene")

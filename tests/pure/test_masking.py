@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from erag_ray.config.command_line.parsing import expand, parse
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import InputError, JobError
-from erag_ray.logs import on_stderr, say
-from erag_ray.masking import Secret, masked, masked_message, masked_traceback
-from erag_ray.user_code import fault_of, one_line
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.logs import on_stderr, say
+from erag_ray.support.masking import Secret, masked, masked_message, masked_traceback
+from erag_ray.support.user_code import fault_of, one_line
 
 KEY = "sk-proj/Ab+9=\"quoted'&<end>\\%~_0123"
 ENCODINGS: dict[str, Callable[[str], str]] = {
@@ -146,7 +146,7 @@ PROGRAM = """
 import sys
 from erag_ray.cli.run import run_job
 from erag_ray.config.job import JobConfig
-from erag_ray.masking import Secret
+from erag_ray.support.masking import Secret
 
 def main(config):
     key = Secret("reader.api_key_env", "MY_KEY").value

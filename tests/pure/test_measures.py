@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.measures import (
+from erag_ray.measures.lists import (
     ALL,
     MEASURES,
     Kind,

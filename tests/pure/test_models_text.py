@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from erag_ray.config.prompt import PromptConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
 from erag_ray.models import make_model
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.local.tokens import PieceTokenizer
-from erag_ray.requests import Form, Passage, Request
-from erag_ray.requests.prompts import Piece
+from erag_ray.prompts.prompt import Piece
+from erag_ray.prompts.request import Form, Passage, Request
+from erag_ray.support.errors import InputError
 
 WIDE = {
     ord(character): ord(character) + 0xFEE0 for character in "<|>/"

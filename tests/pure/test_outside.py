@@ -15,17 +15,18 @@ from tiny import Tiny, compare, table
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
+from erag_ray.inference.planning.plan import plan_stage, preview
+from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
 from erag_ray.labels.document_labels import label
 from erag_ray.models import Isolation, Model, make_model, run_checked
-from erag_ray.planning.plan import plan_stage, preview
-from erag_ray.planning.uses import check_reader
-from erag_ray.requests import Passage, Request, Response
-from erag_ray.requests.request import Form
-from erag_ray.schemas import LABELS
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.relevance import RELEVANCE
+from erag_ray.prompts.request import Form, Passage, Request, Response
+from erag_ray.store.schemas import LABELS
+from erag_ray.support.errors import InputError
 
 MODEL, KIND = "outside_model:Words", "outside_kind:ANSWERABLE"
 ANNOTATORS = ["erag", "gain", "gold_likelihood", "llm_relevance", "llm_relevance_graded", KIND]

@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import JobError
-from erag_ray.files import Document, document_of, text_id, with_text
-from erag_ray.retrieve.outside import LIST_TEXT_COLUMNS, as_search, search_all, searching
-from erag_ray.store import Folder
+from erag_ray.data.files.documents import Document, document_of, text_id, with_text
+from erag_ray.retrieve.outside import searching
+from erag_ray.retrieve.outside.adapters import as_search
+from erag_ray.retrieve.outside.searching import LIST_TEXT_COLUMNS, search_all
+from erag_ray.store.folder import Folder
+from erag_ray.support.errors import JobError
 
 QUERIES = pl.DataFrame({"query_id": ["q2", "q1", "q3"], "question": ["two", "one", "three"], "dataset": "nq"})
 
@@ -454,12 +456,6 @@ NAMED = {"object": "my:retriever", "revision": "1"}
             {"revision": "1", "url": "http://c", "api_key_env": "sk-1"},
             "must be the name of a variable",
         ),
-        (
-            "http",
-            {"revision": "1", "url": "http://c", "timeout_seconds": 0},
-            "timeout_seconds must be above 0, got 0",
-        ),
-        ("python", {**NAMED, "retries": -1}, "retries must not be negative, got -1"),
         ("python", {**NAMED, "url": "http://c"}, "url is given, but python does not look at it"),
         ("bm25", {"revision": "1"}, "revision is given, but bm25 does not look at it"),
     ],

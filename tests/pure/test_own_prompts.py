@@ -15,13 +15,13 @@ from tiny import Tiny, compare, job_command, table, work_of
 
 from erag_ray.config.prompt import ExampleConfig, PromptConfig, read_prompt
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
+from erag_ray.inference.planning.uses import check_reader, reader_id
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model
-from erag_ray.planning.uses import check_reader, reader_id
-from erag_ray.requests import Passage, Request
-from erag_ray.requests.prompts import as_messages, as_text, custom_prompt, pieces
-from erag_ray.schemas import LABELS, UTILITY
+from erag_ray.prompts.prompt import as_messages, as_text, custom_prompt, pieces
+from erag_ray.prompts.request import Passage, Request
+from erag_ray.store.schemas import LABELS, UTILITY
+from erag_ray.support.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[2]
 PASSAGES = (Passage("Marn", "A bridge."), Passage("", "A river."))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paired import flip_p_value, holm_by_hand
 from scipy import stats
 
-from erag_ray.agreement import Family, paired_test
+from erag_ray.measures.agreement import Family, paired_test
 
 Floats = npt.NDArray[np.float64]
 KINDS = {

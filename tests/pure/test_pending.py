@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case, Kind
-from erag_ray.planning.pending import (
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.data.runs.pairs import pairs
+from erag_ray.inference.planning.pending import (
     DocIds,
     PendingRequests,
     Use,
@@ -26,11 +26,13 @@ from erag_ray.planning.pending import (
     ranked_lists,
     with_texts,
 )
-from erag_ray.requests.prompts import T5
-from erag_ray.requests.request import Form, Passage, text_hash
-from erag_ray.runs.pairs import pairs
-from erag_ray.schemas import PENDING, REQUESTS, conform
-from erag_ray.store import KEY_COLUMNS
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Case, Kind
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.prompt import T5
+from erag_ray.prompts.request import Form, Passage, text_hash
+from erag_ray.store.responses import KEY_COLUMNS
+from erag_ray.store.schemas import PENDING, REQUESTS, conform
 
 CORPUS = pl.DataFrame(
     [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from erag_ray.agreement import LabelSample, PoweredValues, powered_values, prediction_powered
+from erag_ray.measures.agreement import LabelSample, PoweredValues, powered_values, prediction_powered
 
 Floats = npt.NDArray[np.float64]
 QUESTIONS = np.array([0, 0, 1, 1, 1, 2, 2, 2])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.requests.prompts import FAMILIES, T5, Family, Piece, family_prompt, fit, pieces, share_room
-from erag_ray.requests.request import Passage, Prompt
+from erag_ray.prompts.prompt import FAMILIES, T5, Family, Piece, family_prompt, fit, pieces, share_room
+from erag_ray.prompts.request import Passage, Prompt
 
 QUESTION = "Who built it?"
 BRIDGE = Passage("Marn", "A bridge.")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.datasets.qrels import ADVICE, NAMES, read_qrels
-from erag_ray.files import Diagnostics
+from erag_ray.data.datasets.qrels import ADVICE, NAMES, read_qrels
+from erag_ray.data.files.diagnostics import Diagnostics
 
 ROWS = [("q1", "d1", 1), ("q1", "d2", 2), ("q1", "d3", 0), ("2", "7", 1), ("q3", "d1", 0), ("q1", "d1", 1)]
 EXPECTED = {"q1": ("d2", "d1"), "2": ("7",), "q3": ()}

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from erag_ray.agreement import Family, paired_differences
 from erag_ray.annotators.abstention import IRRELEVANT_WEIGHT
-from erag_ray.measures import compute_all, list_ideal
-from erag_ray.scores import abstained, score_named, score_outputs
+from erag_ray.measures.agreement import Family, paired_differences
+from erag_ray.measures.lists import compute_all, list_ideal
+from erag_ray.measures.scores import abstained, score_named, score_outputs
 
 SCORES = ("exact_match", "match", "token_f1")
 # our `match` is the folder's match_unicode: NFKC, case folding, and punctuation beyond ASCII

@@ -19,20 +19,15 @@ from hypothesis import strategies as st
 from erag_ray.analyses.contract import View
 from erag_ray.analyses.latency import ANALYSIS
 from erag_ray.analyses.means import MEANS
-from erag_ray.files import Diagnostics, text_id
-from erag_ray.parts.formats import rows_of_text
-from erag_ray.passages import CORPUS_COLUMNS
-from erag_ray.runs import (
-    ENTRY_COLUMNS,
-    RUN_FORMATS,
-    load_corpus,
-    load_run,
-    resolve_pages,
-    seconds_of,
-    with_texts,
-)
-from erag_ray.runs.load import format_of
-from erag_ray.schemas import RETRIEVAL_SECONDS, RUNS, conform
+from erag_ray.analyses.parts.formats import rows_of_text
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.documents import text_id
+from erag_ray.data.passages.load import CORPUS_COLUMNS
+from erag_ray.data.runs.entries import ENTRY_COLUMNS
+from erag_ray.data.runs.load import RUN_FORMATS, format_of, load_run
+from erag_ray.data.runs.predictions import resolve_pages
+from erag_ray.data.runs.texts import load_corpus, seconds_of, with_texts
+from erag_ray.store.schemas import RETRIEVAL_SECONDS, RUNS, conform
 
 LISTS = {
     "query_id": ["q1", "q1", "q2"],

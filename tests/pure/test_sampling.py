@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from erag_ray.agreement import holm
 from erag_ray.extras.sequential_test.design import (
     IMPORTANCE,
     estimate,
@@ -23,7 +22,8 @@ from erag_ray.extras.sequential_test.design import (
     random_numbers,
 )
 from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, largest_divisor, look, rejected
-from erag_ray.measures import compute, list_ideal
+from erag_ray.measures.agreement import holm
+from erag_ray.measures.lists import compute, list_ideal
 
 Floats = npt.NDArray[np.float64]
 CHANCES = np.array([0.9, 0.3, 1.0, 0.15, 0.5, 0.7])

@@ -9,9 +9,19 @@ import pyarrow as pa
 import pytest
 from gold import gold_of
 
-from erag_ray.errors import InputError
-from erag_ray.registry import find
-from erag_ray.schemas import LABELS, PROVENANCE, QUERIES, REQUESTS, RESPONSES, RUNS, TABLES, check, conform
+from erag_ray.store.schemas import (
+    LABELS,
+    PROVENANCE,
+    QUERIES,
+    REQUESTS,
+    RESPONSES,
+    RUNS,
+    TABLES,
+    check,
+    conform,
+)
+from erag_ray.support.errors import InputError
+from erag_ray.support.registry import find
 
 LISTS = pl.DataFrame(
     {

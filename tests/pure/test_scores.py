@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from erag_ray.scores import (
+from erag_ray.measures.scores import (
     SCORES,
     Score,
     accuracy,

@@ -15,8 +15,8 @@ import regex
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from erag_ray.datasets.tasks import DATASETS, TASKS
-from erag_ray.scores import (
+from erag_ray.data.datasets.tasks import DATASETS, TASKS
+from erag_ray.measures.scores import (
     COMPARISONS,
     SCORES,
     abstained,
@@ -30,7 +30,7 @@ from erag_ray.scores import (
     score_outputs,
     usable_answers,
 )
-from erag_ray.scores.normalization import LANGUAGES, english_form, form_of, word_form
+from erag_ray.measures.scores.normalization import LANGUAGES, english_form, form_of, word_form
 
 # --- forms ---
 

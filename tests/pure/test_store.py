@@ -19,21 +19,13 @@ from gold import gold_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.errors import InputError
-from erag_ray.schemas import PROVENANCE, RESPONSES, RUNS
-from erag_ray.store import (
-    KEY_COLUMNS,
-    NOT_LOCAL,
-    Folder,
-    Lease,
-    ResponseStore,
-    TableStore,
-    file_digest,
-    file_stamp,
-    fingerprint,
-    new_job_id,
-    part_paths,
-)
+from erag_ray.store.fingerprints import NOT_LOCAL, file_digest, file_stamp, fingerprint, new_job_id
+from erag_ray.store.folder import Folder
+from erag_ray.store.lease import Lease
+from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
+from erag_ray.store.schemas import PROVENANCE, RESPONSES, RUNS
+from erag_ray.store.tables import TableStore, part_paths
+from erag_ray.support.errors import InputError
 
 PAGES = gold_of(pages=[("q1", "p1"), ("q2", "p2")])
 

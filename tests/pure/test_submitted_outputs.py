@@ -17,8 +17,8 @@ from erag_ray.cli.run import run_job
 from erag_ray.cli.submission import check_outputs
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import InputError
 from erag_ray.extras.world.config import WorldConfig
+from erag_ray.support.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[2]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))

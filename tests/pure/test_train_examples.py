@@ -14,11 +14,11 @@ from tiny import Tiny
 from trainings import TINY, given_lines, tiny_training, write_given
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
 from erag_ray.extras.train.config import ExamplesConfig, StageConfig, TrainConfig
 from erag_ray.extras.train.data.batches import listed
 from erag_ray.extras.train.data.examples import Examples, prepare_examples
 from erag_ray.extras.train.plan import check, prepare
+from erag_ray.support.errors import InputError
 
 
 def retrieved(tiny: Tiny, *, num_passages: int = 3, num_gold: int = 0, **changes: Any) -> TrainConfig:
@@ -217,9 +217,7 @@ def test_a_model_of_another_kind_is_refused(tmp_path: pathlib.Path) -> None:
         ({"epochs": 1, "steps": 2}, "either epochs or steps"),
         ({}, "either epochs or steps"),
         ({"epochs": 1, "num_passages": []}, "no number is given"),
-        ({"epochs": 1, "crop_words": [0]}, r"crop_words\[0\] must be at least 1"),
         ({"epochs": 1, "crop_words": []}, "crop_words: no number is given"),
-        ({"epochs": 1, "copies": {"nq": -1}}, "copies.nq must not be negative"),
     ],
 )
 def test_a_stage_out_of_range_is_refused(stage: dict[str, Any], named: str) -> None:
@@ -247,9 +245,3 @@ def test_unanswerable_questions_get_passages_of_another_question(tiny: Tiny) -> 
         assert not {*row["passages"]} & {*original["passages"], *original["gold"]}
         assert row["passages"]
         assert {*row["passages"]} <= others
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.5])
-def test_a_share_of_unanswerable_questions_out_of_range_is_refused(tiny: Tiny, share: float) -> None:
-    with pytest.raises(ValueError, match="unanswerable_share must lie in"):
-        dataclasses.replace(retrieved(tiny).train, unanswerable_share=share)

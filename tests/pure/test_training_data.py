@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_folder import Size, write_folder
 
-from erag_ray.errors import InputError
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob, load_job
 from erag_ray.extras.label_export.rows import COLUMNS, label_rows
 from erag_ray.extras.label_export.splits import SPLITS, question_form, split_of, with_split
 from erag_ray.extras.label_export.training import training_rows
+from erag_ray.support.errors import InputError
 
 WORDS = st.sampled_from(["who", "Who", "WHO", "built", "it", "it ", " the", "ß", "SS", "?", "마른", ""])
 QUESTIONS = st.lists(st.lists(WORDS, max_size=4).map(" ".join), max_size=30)

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.datasets import load_queries
+from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, Fact, make_district
 from erag_ray.extras.world.files import (
@@ -30,8 +31,7 @@ from erag_ray.extras.world.names import is_dev_name, surname
 from erag_ray.extras.world.pages import Page, make_pages, state
 from erag_ray.extras.world.relations import RELATIONS
 from erag_ray.extras.world.tasks import TASKS, make_records
-from erag_ray.files import Diagnostics
-from erag_ray.scores import SCORES
+from erag_ray.measures.scores import SCORES
 
 SMALL = WorldConfig(num_passages=700, num_processes=1)
 MADE: dict[int, tuple[District, list[Page]]] = {}

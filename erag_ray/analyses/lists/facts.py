@@ -11,7 +11,7 @@ import polars as pl
 from erag_ray.analyses.lists.matrices import Flags
 from erag_ray.analyses.settings import ANY, OWN_LIST, Column, Floats, Name, Settings
 from erag_ray.annotators import PAIR
-from erag_ray.measures import FACT_MEASURES, FactLists, Integers
+from erag_ray.measures.lists import FACT_MEASURES, FactLists, Integers
 
 QUERIES_AT_A_TIME = 2000
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.settings import Floats
-from erag_ray.measures import Integers, pad
+from erag_ray.measures.lists import Integers, pad
 
 Flags = npt.NDArray[np.bool_]
 

@@ -15,10 +15,10 @@ from erag_ray.analyses.lists.facts import fact_columns
 from erag_ray.analyses.lists.matrices import Flags, Judged, judged
 from erag_ray.analyses.settings import ANY, OWN_LIST, POOL, Column, Floats, Settings
 from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
-from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
-from erag_ray.numba_jit import in_threads
-from erag_ray.registry import find
-from erag_ray.schemas import check
+from erag_ray.measures.lists import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
+from erag_ray.store.schemas import check
+from erag_ray.support.numba_jit import in_threads
+from erag_ray.support.registry import find
 
 ROWS_PER_PART = 2_000_000
 

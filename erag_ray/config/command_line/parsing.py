@@ -18,8 +18,8 @@ from erag_ray.config.keys.messages import KeysError
 from erag_ray.config.keys.names import config_in, inner_hint, is_config, is_raw, split_key, unknown_key
 from erag_ray.config.keys.scalars import written
 from erag_ray.config.keys.values import build
-from erag_ray.masking import masked_message
-from erag_ray.uris import searched_in, uri_fault
+from erag_ray.support.masking import masked_message
+from erag_ray.support.uris import searched_in, uri_fault
 
 Config = TypeVar("Config")
 PRINT = "--print_config"

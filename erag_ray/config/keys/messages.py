@@ -22,8 +22,8 @@ from erag_ray.config.keys.names import (
     unknown_key,
 )
 from erag_ray.config.keys.scalars import Written, as_flag, as_number, as_whole
-from erag_ray.errors import InputError
-from erag_ray.registry import nearest
+from erag_ray.support.errors import InputError
+from erag_ray.support.registry import nearest
 
 OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 NUM_SHOWN = 3

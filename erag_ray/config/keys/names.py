@@ -9,7 +9,7 @@ import typing
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from erag_ray.registry import nearest
+from erag_ray.support.registry import nearest
 
 BOUNDS = ("ge", "gt", "le", "lt")
 GONE = {

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import agree, mean_intervals, share_intervals
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, table_of
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import with_slices
 from erag_ray.annotators import SUFFICES
+from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES
-from erag_ray.runs import NO_PASSAGES
-from erag_ray.schemas import UTILITY
+from erag_ray.measures.agreement import agree, mean_intervals, share_intervals
+from erag_ray.store.schemas import UTILITY
 
 EFFECTS: Mapping[str, str] = {
     "credited": "useful alone and credited: the label is right",

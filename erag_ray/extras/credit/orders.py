@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import Family, paired_differences, wilson_interval
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.extras.credit.schemas import ORDER_EFFECTS
+from erag_ray.measures.agreement import Family, paired_differences, wilson_interval
 
 TOO_FEW = "fewer than 2 questions are judged both ways"
 NEVER_CHANGES = "no question's score changes"
@@ -22,7 +22,7 @@ def order_effects(
 ) -> pl.DataFrame:
     """Return ORDER_EFFECTS: utility with the changed list minus utility with the list as it is, paired over questions.
 
-    p-values by `erag_ray.agreement.paired_test`, adjusted by Holm over all runs, depths and orders of one dataset and
+    p-values by `agreement.paired_test`, adjusted by Holm over all runs, depths and orders of one dataset and
     reader. Questions without a changed list count as dropped.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from erag_ray.schemas import COUNT, RANK, STRING, VALUE, table_schema
+from erag_ray.store.schemas import COUNT, RANK, STRING, VALUE, table_schema
 
 # part of each document in the score of its list, see config.CREDITS
 CREDITS = table_schema(

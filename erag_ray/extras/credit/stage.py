@@ -15,6 +15,7 @@ from erag_ray.analyses.evaluation import check_made
 from erag_ray.analyses.slices import slices_of
 from erag_ray.annotators import unrelated_pairs
 from erag_ray.config.job import JobConfig
+from erag_ray.extensions import Extension
 from erag_ray.extras.credit.agreement import (
     credit_agreement,
     credit_shares,
@@ -33,11 +34,13 @@ from erag_ray.extras.credit.schemas import (
 )
 from erag_ray.extras.credit.show import show_agreement, show_orders, show_shares
 from erag_ray.extras.credit.values import credits_of
-from erag_ray.inputs import Inputs, end_to_end_settings, evidence_of, sampled, scores_of
-from erag_ray.kinds import ANSWER
-from erag_ray.logs import say
-from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.schemas import (
+from erag_ray.inputs.dependencies import end_to_end_settings
+from erag_ray.inputs.evidence import Inputs, evidence_of
+from erag_ray.inputs.reader_sample import sampled
+from erag_ray.inputs.settings import scores_of
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.store.fingerprints import frame_digests
+from erag_ray.store.schemas import (
     CORPUS,
     LABELS,
     PROVENANCE,
@@ -48,11 +51,13 @@ from erag_ray.schemas import (
     UTILITY,
     TableSchema,
 )
-from erag_ray.stages import Append, Stage, digests, ensure
-from erag_ray.store import TableStore, frame_digests
+from erag_ray.store.stages.stage import Append, Stage, digests, ensure
+from erag_ray.store.tables import TableStore
+from erag_ray.support.logs import say
+from erag_ray.support.progress import StageProgress, stage_progress
 
 if TYPE_CHECKING:
-    from erag_ray.inference import Finished
+    from erag_ray.inference.stage import Finished
 
 CREDIT = "Documents inside their list"
 
@@ -86,7 +91,7 @@ def changed_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
 
 def _ranked(config: JobConfig, inputs: Inputs, depths: Sequence[int]) -> pl.DataFrame:
     # with it comes torch, which the evaluation does not need
-    from erag_ray.planning import ranked_lists
+    from erag_ray.inference.planning.pending import ranked_lists
 
     queries = sampled(config, inputs.queries, config.credit_queries)
     runs = inputs.runs.join(queries, on="query_id", how="semi")
@@ -170,7 +175,8 @@ def _scored(
     config: JobConfig, inputs: Inputs, finished: Finished, lists: pl.DataFrame, what: str
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the lists with the columns reader, score and value, and notes; an output is scored once a question."""
-    from erag_ray.labels import check_scores, list_responses, score_notes, scoring_of, utility_of
+    from erag_ray.labels.end_to_end import list_responses, utility_of
+    from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 
     scoring = scoring_of(finished.judgements)
     answers = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
@@ -263,4 +269,13 @@ OF_ORDERS = (
         show=show_orders,
         group=CREDIT,
     ),
+)
+
+
+EXTENSION = Extension(
+    name="credit",
+    lists=further_lists,
+    score=score_credits,
+    analyses=(*OF_CREDITS, *OF_ORDERS),
+    list_values=(CREDITS, "credit"),
 )

@@ -6,7 +6,7 @@ import polars as pl
 
 from erag_ray.extras.credit.lists import EXACT, CreditLists
 from erag_ray.extras.credit.schemas import CREDITS
-from erag_ray.schemas import conform
+from erag_ray.store.schemas import conform
 
 LIST = ["run_id", "query_id"]
 DIGITS = 12

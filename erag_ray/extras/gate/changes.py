@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.errors import InputError
+from erag_ray.analyses.parts.formats import counted
 from erag_ray.extras.gate.side import Side
-from erag_ray.parts.formats import counted
-from erag_ray.schemas import CORPUS
+from erag_ray.store.schemas import CORPUS
+from erag_ray.support.errors import InputError
 
 PROMPT_KEYS = ("prompt", "titles", "num_examples", "family", "ask_to_abstain")
 """Keys of a reader that say what it is asked, not who it is."""

@@ -9,13 +9,22 @@ import polars as pl
 
 from erag_ray.analyses.answer import MAX_QUESTIONS
 from erag_ray.analyses.costs import cost_text
+from erag_ray.analyses.parts.formats import change, counted, number, quoted
+from erag_ray.analyses.parts.model import (
+    Column,
+    DatasetVerdict,
+    Finding,
+    Format,
+    Report,
+    Section,
+    Table,
+    Value,
+)
+from erag_ray.analyses.parts.model import Verdict as ReportVerdict
+from erag_ray.analyses.parts.shapes import columns, names, plain
 from erag_ray.extras.gate.changes import Difference
 from erag_ray.extras.gate.decide import Decision, Rule, Verdict
 from erag_ray.extras.gate.side import Side
-from erag_ray.parts.formats import change, counted, number, quoted
-from erag_ray.parts.model import Column, DatasetVerdict, Finding, Format, Report, Section, Table, Value
-from erag_ray.parts.model import Verdict as ReportVerdict
-from erag_ray.parts.shapes import columns, names, plain
 from erag_ray.report.markdown import markdown
 
 MAX_LISTED = 10

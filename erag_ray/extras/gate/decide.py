@@ -1,7 +1,7 @@
 """Decide by paired differences: passed, failed, or not settled and how many questions that would take. Pure.
 
 A non-inferiority test by one-sided bounds of the mean difference, candidate minus baseline. Both bounds are ends of the
-interval that a comparison gives (`erag_ray.agreement.PairedTest`), so the gate and the verdict of a comparison cannot
+interval that a comparison gives (`agreement.PairedTest`), so the gate and the verdict of a comparison cannot
 name opposite runs. Where no question differs the interval is that of the share of questions that may differ.
 """
 
@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.agreement import TIE_DIGITS, detectable_difference, holm, paired_test, round_up
+from erag_ray.measures.agreement import TIE_DIGITS, detectable_difference, holm, paired_test, round_up
 
 Floats = npt.NDArray[np.float64]
 Verdict = Literal["passed", "failed", "not settled"]

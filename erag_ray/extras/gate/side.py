@@ -13,12 +13,13 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
-from erag_ray.errors import InputError
-from erag_ray.registry import suggestion
-from erag_ray.runs import REFERENCES
-from erag_ray.schemas import CORPUS, COSTS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
-from erag_ray.stages import JOB_STAGES, stale
-from erag_ray.store import TABLE_MANIFEST, TableStore, read_manifest
+from erag_ray.data.runs.references import REFERENCES
+from erag_ray.store.schemas import CORPUS, COSTS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.store.stages.folders import JOB_STAGES
+from erag_ray.store.stages.stage import stale
+from erag_ray.store.tables import TABLE_MANIFEST, TableStore, read_manifest
+from erag_ray.support.errors import InputError
+from erag_ray.support.registry import suggestion
 
 NEEDED = (QUERIES, CORPUS, RUNS, UTILITY, LIST_OUTPUTS)
 NEEDED_KEYS: Mapping[TableSchema, Sequence[str]] = {

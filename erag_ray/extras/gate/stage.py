@@ -8,18 +8,18 @@ import numpy as np
 import polars as pl
 import rich.console
 
-from erag_ray.agreement import paired_differences
 from erag_ray.analyses.auxiliary import estimate_all
+from erag_ray.analyses.parts.formats import counted
 from erag_ray.config.job import MIN_READER_QUERIES
-from erag_ray.errors import InputError
 from erag_ray.extras.gate.changes import SEEN_BY_READER, Difference, check_same, differences, refuse
 from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
 from erag_ray.extras.gate.side import Side, load_side
-from erag_ray.parts.formats import counted
+from erag_ray.measures.agreement import paired_differences
 from erag_ray.report.console import print_report
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
+from erag_ray.support.errors import InputError
 
 COMMENT = b"# Gate: "
 EXIT_CODES = {"passed": 0, "failed": 3, "not settled": 4}

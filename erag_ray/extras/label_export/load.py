@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY
-from erag_ray.errors import InputError
-from erag_ray.schemas import CORPUS, DOCUMENT_OUTPUTS, LABELS, QUERIES, RUNS
-from erag_ray.stages import stale
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import CORPUS, DOCUMENT_OUTPUTS, LABELS, QUERIES, RUNS
+from erag_ray.store.stages.stage import stale
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 NEEDED = (QUERIES, CORPUS, RUNS, LABELS, DOCUMENT_OUTPUTS)
 THRESHOLD = 0.5

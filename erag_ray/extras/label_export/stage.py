@@ -6,17 +6,18 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from erag_ray.errors import InputError
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob, load_job
 from erag_ray.extras.label_export.rows import label_rows
 from erag_ray.extras.label_export.splits import SPLITS, with_split
 from erag_ray.extras.label_export.training import TrainingData, training_rows
-from erag_ray.logs import say
-from erag_ray.ownership import UNFINISHED
-from erag_ray.progress import stage_progress
-from erag_ray.store import MANIFEST, Folder
+from erag_ray.store.folder import Folder
+from erag_ray.store.tables import MANIFEST
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import say
+from erag_ray.support.ownership import UNFINISHED
+from erag_ray.support.progress import stage_progress
 
 CARD = "README.md"
 LABELS_FOLDER, TRAINING_FOLDER = "labels", "training"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from erag_ray.errors import InputError
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob
 from erag_ray.extras.label_export.rows import PAIR, best_ranks
 from erag_ray.extras.label_export.splits import shuffled, split_of
-from erag_ray.retrieve import SEARCHED
+from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.support.errors import InputError
 
 GAINS = ("gain", "gain_likelihood")
 """Annotators whose labels below 0 mean harm."""

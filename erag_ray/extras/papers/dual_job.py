@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from erag_ray.cli.run import Job
 from erag_ray.extras.papers.config import DualLabelsConfig
-from erag_ray.logs import say
+from erag_ray.support.logs import say
 
 
 def main(config: DualLabelsConfig) -> None:

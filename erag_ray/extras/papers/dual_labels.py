@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.agreement import wilson_interval
 from erag_ray.extras.papers.schemas import DUAL_LABELS
-from erag_ray.schemas import conform
+from erag_ray.measures.agreement import wilson_interval
+from erag_ray.store.schemas import conform
 
 PROBABILITIES = ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc")
 LABEL_COLUMNS = ("dataset", "run_id", "query_id", "doc_label", "word_label")

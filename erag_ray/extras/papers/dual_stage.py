@@ -7,20 +7,20 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from erag_ray.analyses.parts.model import Table
 from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.texts import load_corpus
 from erag_ray.extras.papers.config import DualLabelsConfig
 from erag_ray.extras.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.extras.papers.dual_table import dual_tables
 from erag_ray.extras.papers.schemas import DUAL_LABELS
-from erag_ray.files import Diagnostics
-from erag_ray.inputs import resolve_gold
-from erag_ray.logs import say
-from erag_ray.parts.model import Table
+from erag_ray.inputs.tables import resolve_gold
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
-from erag_ray.runs import load_corpus
-from erag_ray.schemas import RUNS
-from erag_ray.store import TableStore
+from erag_ray.store.schemas import RUNS
+from erag_ray.store.tables import TableStore
+from erag_ray.support.logs import say
 
 
 def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[Table]:

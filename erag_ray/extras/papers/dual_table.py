@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from erag_ray.analyses.parts.model import Format, Table
+from erag_ray.analyses.parts.shapes import across, columns, estimate, names, part_name, plain
 from erag_ray.extras.papers.dual_labels import PROBABILITIES
 from erag_ray.extras.papers.published import published_table_3
-from erag_ray.parts.model import Format, Table
-from erag_ray.parts.shapes import across, columns, estimate, names, part_name, plain
 
 HEADS = ("P(Doc)", "P(Word)", "P(Doc \u2229 Word)", "P(Doc | Word)", "P(Word | Doc)")
 

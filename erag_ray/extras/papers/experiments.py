@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from erag_ray.analyses.order import STATISTIC_NAMES, symbol_of, whole_lists
-from erag_ray.parts.formats import MISSING, counted, number
-from erag_ray.parts.model import Column, Format, Table, Value
-from erag_ray.parts.shapes import across, columns, crosstab, estimate, names, part_name, plain
-from erag_ray.runs import END_TO_END
+from erag_ray.analyses.parts.formats import MISSING, counted, number
+from erag_ray.analyses.parts.model import Column, Format, Table, Value
+from erag_ray.analyses.parts.shapes import across, columns, crosstab, estimate, names, part_name, plain
+from erag_ray.data.runs.references import END_TO_END
 
 REPRODUCED = ("P", "Success")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from erag_ray.analyses.order import STATISTIC_NAMES
-from erag_ray.parts.model import Figure
-from erag_ray.parts.shapes import part_name
+from erag_ray.analyses.parts.model import Figure
+from erag_ray.analyses.parts.shapes import part_name
 
 ENDS = ("value", "low", "high")
 

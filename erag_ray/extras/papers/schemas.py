@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from erag_ray.schemas import COUNT, STRING, VALUE, table_schema
+from erag_ray.store.schemas import COUNT, STRING, VALUE, table_schema
 
 DUAL_LABELS = table_schema(
     "dual_labels",

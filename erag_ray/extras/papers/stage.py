@@ -6,27 +6,28 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from erag_ray.agreement import STATISTICS
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import table_depths, whole_lists
+from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.model import Figure, Report, Section, Table, Verdict
+from erag_ray.analyses.parts.shapes import figures_of, part_name, parts_of
 from erag_ray.analyses.published import published_table_1
 from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, table_1
-from erag_ray.errors import InputError
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_table import dual_tables
 from erag_ray.extras.papers.experiments import by_reader_table, figure_1_table, reproduction_table
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
 from erag_ray.extras.papers.published import published_reproduction
 from erag_ray.extras.papers.schemas import DUAL_LABELS
-from erag_ray.logs import say
-from erag_ray.parts.formats import counted
-from erag_ray.parts.model import Figure, Report, Section, Table, Verdict
-from erag_ray.parts.shapes import figures_of, part_name, parts_of
-from erag_ray.registry import find
+from erag_ray.measures.agreement import STATISTICS
 from erag_ray.report.charts import svg
 from erag_ray.report.markdown import parts_as_markdown, picture_name
-from erag_ray.store import Folder, TableStore
+from erag_ray.store.folder import Folder
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import say
+from erag_ray.support.registry import find
 
 TITLE = "The papers' tables and figures"
 FIGURES = ("figure_1", "figure_2", "figure_3")

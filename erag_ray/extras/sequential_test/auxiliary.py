@@ -9,13 +9,17 @@ import polars as pl
 
 from erag_ray.annotators import ANNOTATORS, PAIR, annotator_named
 from erag_ray.config.job import JobConfig
-from erag_ray.errors import InputError
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.inference import run_stage
-from erag_ray.inputs import SAME_READER, Inputs, evidence_of
-from erag_ray.labels import check_scores, judge_outputs, label_by_reader, scoring_of
-from erag_ray.logs import say
-from erag_ray.planning import check_reader, plan_stage, preview
+from erag_ray.inference.planning.plan import plan_stage, preview
+from erag_ray.inference.planning.uses import check_reader
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.evidence import Inputs, evidence_of
+from erag_ray.inputs.settings import SAME_READER
+from erag_ray.labels.document_labels import label_by_reader
+from erag_ray.labels.judgements import judge_outputs
+from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.support.errors import InputError
+from erag_ray.support.logs import say
 
 STAGE = "settle_auxiliary"
 

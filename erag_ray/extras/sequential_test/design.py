@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from erag_ray.registry import find
+from erag_ray.support.registry import find
 
 Floats = npt.NDArray[np.float64]
 

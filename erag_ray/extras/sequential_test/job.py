@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from erag_ray.cli.run import Job
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.logs import say, warn
+from erag_ray.support.logs import say, warn
 
 
 def main(config: SettleConfig) -> None:
-    from erag_ray.inputs import prepared
+    from erag_ray.inputs.stage import prepared
 
     inputs = prepared(config)
     warn(*inputs.notes)

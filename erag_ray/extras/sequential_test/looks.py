@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import integrate, optimize, special, stats
 
-from erag_ray.registry import find
+from erag_ray.support.registry import find
 
 Floats = npt.NDArray[np.float64]
 

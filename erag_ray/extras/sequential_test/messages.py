@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from erag_ray.agreement import TIE_DIGITS
+from erag_ray.analyses.parts.formats import change
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.sample import DatasetSample, auxiliary_means
-from erag_ray.parts.formats import change
+from erag_ray.measures.agreement import TIE_DIGITS
 
 
 def look_line(

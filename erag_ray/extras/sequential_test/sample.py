@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import LabelSample, paired_differences, powered_values
 from erag_ray.analyses.settings import Floats
-from erag_ray.errors import InputError
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.design import (
     estimate,
@@ -22,7 +20,9 @@ from erag_ray.extras.sequential_test.design import (
     random_numbers,
     rank_weights,
 )
-from erag_ray.inputs import Inputs
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.measures.agreement import LabelSample, paired_differences, powered_values
+from erag_ray.support.errors import InputError
 
 Pair = tuple[int, int]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from erag_ray.schemas import COUNT, FLAG, RANK, STRING, VALUE, table_schema
+from erag_ray.store.schemas import COUNT, FLAG, RANK, STRING, VALUE, table_schema
 
 # difference of two runs after a number of queries; no interval while too few queries differ; readings are those of the
 # dataset, for all pairs of runs; saved are those that reading all documents of the lists would add

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from erag_ray.errors import InputError, JobError
 from erag_ray.extras.sequential_test.auxiliary import auxiliary_labels, auxiliary_problems
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.looks import Looks, critical_values, largest_divisor, look, rejected
@@ -24,12 +23,15 @@ from erag_ray.extras.sequential_test.sample import (
     run_names,
 )
 from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
-from erag_ray.inference import Finished, readers_session, run_stage
-from erag_ray.inputs import Inputs, evidence_of
-from erag_ray.labels import check_scores, judge_outputs, label_by_reader, scoring_of
-from erag_ray.logs import say
-from erag_ray.planning import plan_labels
-from erag_ray.store import TableStore
+from erag_ray.inference.planning.plan import plan_labels
+from erag_ray.inference.stage import Finished, readers_session, run_stage
+from erag_ray.inputs.evidence import Inputs, evidence_of
+from erag_ray.labels.document_labels import label_by_reader
+from erag_ray.labels.judgements import judge_outputs
+from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.logs import say
 
 STAGE = "settle"
 SETTINGS = (

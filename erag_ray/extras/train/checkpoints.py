@@ -19,9 +19,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from erag_ray.errors import InputError, JobError
-from erag_ray.ownership import UNFINISHED
-from erag_ray.store import Folder, file_digest, read_manifest, sync
+from erag_ray.store.fingerprints import file_digest
+from erag_ray.store.folder import Folder, sync
+from erag_ray.store.tables import read_manifest
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.ownership import UNFINISHED
 
 TENSORS, STATE = "tensors.pt", "state.json"
 NUM_KEPT = 2

@@ -10,14 +10,14 @@ import pyarrow as pa
 import torch
 import torch.distributed as dist
 
-from erag_ray.datasets import sample
+from erag_ray.data.datasets.queries import sample
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.batches import listed, read_passages
 from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.reader import TrainedReader
-from erag_ray.requests import Form, Request
-from erag_ray.scores import score_named, score_outputs
-from erag_ray.store import as_frame
+from erag_ray.measures.scores import score_named, score_outputs
+from erag_ray.prompts.request import Form, Request
+from erag_ray.store.folder import as_frame
 
 
 class DevQuestions:

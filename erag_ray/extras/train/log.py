@@ -8,7 +8,7 @@ import io
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from erag_ray.store import Folder, replace_file
+from erag_ray.store.folder import Folder, replace_file
 
 COLUMNS = ("step", "stage", "loss", "gradient_norm", "learning_rate", "tokens", "seconds")
 LOG, LINES = "log.csv", "messages.txt"

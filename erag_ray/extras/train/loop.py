@@ -20,7 +20,6 @@ import torch
 import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.errors import JobError
 from erag_ray.extras.train.checkpoints import Checkpoints, State, recover
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, micro_batches
@@ -29,8 +28,10 @@ from erag_ray.extras.train.data.examples import open_examples
 from erag_ray.extras.train.evaluation import DevQuestions
 from erag_ray.extras.train.log import TrainingLog
 from erag_ray.extras.train.reader import load_readers, save_reader
-from erag_ray.models.local import DEFAULT_LIMITS, free_memory, is_out_of_memory
-from erag_ray.models.t5 import encode_prompts
+from erag_ray.models.local.memory import free_memory, is_out_of_memory
+from erag_ray.models.local.model import DEFAULT_LIMITS
+from erag_ray.models.t5.encoder_cache import encode_prompts
+from erag_ray.support.errors import JobError
 
 NO_TARGET = -100
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.config.reader import ReaderConfig, output_settings
-from erag_ray.errors import InputError
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.examples import Examples, file_stamps, prepare_examples
-from erag_ray.inputs import check_reader_names
-from erag_ray.model_sources import find_model
-from erag_ray.store import Folder, TableStore, whole_manifest
+from erag_ray.inputs.settings import check_reader_names
+from erag_ray.store.folder import Folder
+from erag_ray.store.model_sources import find_model
+from erag_ray.store.tables import TableStore, whole_manifest
+from erag_ray.support.errors import InputError
 
 SETTINGS = "training.json"
 # keys that affect only speed, memory and location

@@ -13,7 +13,7 @@ import rich.console
 import rich.progress
 
 from erag_ray.extras.train.log import LINES, LOG, read_log
-from erag_ray.progress import beside
+from erag_ray.support.progress import beside
 
 TRAINING_LINE_SECONDS = 10.0
 

@@ -12,13 +12,14 @@ import torch
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.errors import InputError, JobError
+from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.extras.train.checkpoints import written_whole
-from erag_ray.kinds import ANSWER, Case
 from erag_ray.models import make_model
-from erag_ray.models.t5 import T5Model
-from erag_ray.requests import Form
+from erag_ray.models.t5.model import T5Model
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Case
+from erag_ray.prompts.request import Form
+from erag_ray.support.errors import InputError, JobError
 
 
 class TrainedReader(NamedTuple):

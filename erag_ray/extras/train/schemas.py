@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from erag_ray.schemas import ROWS, STRING, STRINGS, table_schema
+from erag_ray.store.schemas import ROWS, STRING, STRINGS, table_schema
 
 # training examples of a reader; passages and gold are row numbers of its CORPUS, best first
 EXAMPLES = table_schema(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.plan import check, finished, prepare, seal, start_folder
-from erag_ray.logs import say
+from erag_ray.support.logs import say
 
 
 def train(config: TrainConfig) -> None:
@@ -27,8 +27,8 @@ def train(config: TrainConfig) -> None:
     examples = prepare(config)
 
     # Ray and torch, which take seconds to import, come after the inputs are known to be right
-    from erag_ray.cluster import ray_session
     from erag_ray.extras.train.workers import train as run_workers
+    from erag_ray.inference.cluster.session import ray_session
 
     curriculum = Curriculum(config, examples["train"].dataset_names)
     say(*dict.fromkeys([*examples["train"].notes, *examples["dev"].notes]))

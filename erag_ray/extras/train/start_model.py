@@ -6,12 +6,12 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from erag_ray.errors import InputError
 from erag_ray.extras.train.checkpoints import written_whole
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.reader import form_for, t5_model
 from erag_ray.extras.train.scratch.start import make_model
+from erag_ray.support.errors import InputError
 
 
 def prepare_start(config: TrainConfig, examples: Mapping[str, Examples], model: str) -> None:

@@ -14,15 +14,17 @@ import torch
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from erag_ray.cluster import check_gpus, nodes_alive, process_environment
-from erag_ray.errors import InputError, JobError
 from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.loop import Trainer
 from erag_ray.extras.train.progress import training_progress
-from erag_ray.inference import largest_share
-from erag_ray.store import Folder, new_job_id
-from erag_ray.termination import keep_handler
+from erag_ray.inference.cluster.gpus import check_gpus, process_environment
+from erag_ray.inference.cluster.session import nodes_alive
+from erag_ray.inference.pool import largest_share
+from erag_ray.store.fingerprints import new_job_id
+from erag_ray.store.folder import Folder
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.termination import keep_handler
 
 NUM_RETRIES = 3
 

@@ -17,8 +17,9 @@ from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import make_district
 from erag_ray.extras.world.pages import Page, make_pages
 from erag_ray.extras.world.tasks import TASKS, make_records
-from erag_ray.ownership import UNFINISHED
-from erag_ray.store import Folder, whole_manifest
+from erag_ray.store.folder import Folder
+from erag_ray.store.tables import whole_manifest
+from erag_ray.support.ownership import UNFINISHED
 
 KNOWLEDGE_SOURCE = "kilt_knowledgesource.json"
 MANIFEST = "manifest.json"

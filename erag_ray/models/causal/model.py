@@ -13,8 +13,6 @@ import torch
 import transformers
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
-from erag_ray.model_sources import find_model
 from erag_ray.models.causal.kv_cache import KeyValueCaches
 from erag_ray.models.local.early_stopping import EarlyStopping, Stop
 from erag_ray.models.local.eviction import CHECK_EVERY, generate_with_eviction
@@ -35,7 +33,10 @@ from erag_ray.models.local.weights import load_end_tokens, load_settings, load_t
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
 from erag_ray.models.t5.engine import up_to_stop
-from erag_ray.requests import Form, Passage, Piece, Prompt, Request, as_messages, pieces
+from erag_ray.prompts.prompt import Piece, as_messages, pieces
+from erag_ray.prompts.request import Form, Passage, Prompt, Request
+from erag_ray.store.model_sources import find_model
+from erag_ray.support.errors import InputError
 
 CAUSAL_TOKENS = 4096
 MOST = {"cpu": Limits(rows=32, tokens=16384), "cuda": Limits(rows=512, tokens=1 << 40)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import transformers
 
-from erag_ray.errors import JobError
+from erag_ray.support.errors import JobError
 
 TF32 = "tf32"
 TF32_CAPABILITY = 8, 0

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from erag_ray.scores import Score, score_named, usable_answers
+from erag_ray.measures.scores import Score, score_named, usable_answers
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 NUM_CACHED = 1 << 16

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from erag_ray.errors import JobError
 from erag_ray.models.local.quantize import (
     MIDDLE,
     MOST,
@@ -22,6 +21,7 @@ from erag_ray.models.local.quantize import (
     quantize_normed,
     quantize_relu,
 )
+from erag_ray.support.errors import JobError
 
 
 class Int8(NamedTuple):

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
 from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.devices import set_matmul_precision
 from erag_ray.models.local.memory import BatchLimits, Limits, free_memory, is_out_of_memory
 from erag_ray.models.local.prefetch import prefetch
-from erag_ray.requests import Failure, Form, Need, Passage, Request, Response
+from erag_ray.prompts.request import Failure, Form, Need, Passage, Request, Response
+from erag_ray.support.errors import JobError
 
 WINDOW_TOKENS = 1 << 20
 """Enough for long batches of similar length; about 40 MB as Python integers."""

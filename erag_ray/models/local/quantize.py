@@ -17,7 +17,7 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from erag_ray.numba_jit import compiled_with
+from erag_ray.support.numba_jit import compiled_with
 
 MOST, MIDDLE = 127, 128
 """The largest quantized value, and the zero point of the unsigned input bytes."""

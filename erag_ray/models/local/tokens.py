@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from erag_ray.errors import InputError
 from erag_ray.models.local.word_cache import (
     Encode,
     Ids,
@@ -17,7 +16,9 @@ from erag_ray.models.local.word_cache import (
     splits_at_blanks,
     word_starts,
 )
-from erag_ray.requests import T5, Form, Passage, Piece, Request, fit
+from erag_ray.prompts.prompt import T5, Piece, fit
+from erag_ray.prompts.request import Form, Passage, Request
+from erag_ray.support.errors import InputError
 
 MIN_ROOM = 16
 MAX_TEMPLATES = 1 << 10

@@ -11,9 +11,9 @@ from typing import Any
 
 import transformers
 
-from erag_ray.errors import InputError
-from erag_ray.model_sources import ModelSource
 from erag_ray.models.local.devices import device, set_matmul_precision
+from erag_ray.store.model_sources import ModelSource
+from erag_ray.support.errors import InputError
 
 GENERATION_FILE = "generation_config.json"
 TOKENIZER_FILES = ("tokenizer.json", "*.model", "vocab.*")

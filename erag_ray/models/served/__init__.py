@@ -3,7 +3,3 @@
 `model` renders requests and parses responses, `client` sends requests and classifies errors, `limits` bounds the
 number in flight, `handshake` detects what a server supports, `loop` runs coroutines from synchronous code.
 """
-
-from erag_ray.models.served.model import ServedModel
-
-__all__ = ["ServedModel"]

@@ -12,8 +12,8 @@ from typing import Any
 
 from erag_ray.models.budget import TokenCounts
 from erag_ray.models.outputs import SURROGATE
-from erag_ray.requests import Failure
-from erag_ray.user_code import one_line
+from erag_ray.prompts.request import Failure
+from erag_ray.support.user_code import one_line
 
 
 def _reasons(text: str) -> frozenset[str]:

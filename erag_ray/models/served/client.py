@@ -19,13 +19,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError, JobError
-from erag_ray.masking import Secret, masked
 from erag_ray.models.budget import Budget, Charge, TokenCounts
 from erag_ray.models.served.answers import FILTERED, UNREADABLE, counts_of, failure_of, usage_of
 from erag_ray.models.served.limits import MAX_PAUSE_SECONDS, PAUSE_SECONDS, AdaptiveLimit, RateLimit
-from erag_ray.requests import Failure
-from erag_ray.user_code import one_line
+from erag_ray.prompts.request import Failure
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.masking import Secret, masked
+from erag_ray.support.user_code import one_line
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 logger = logging.getLogger(__name__)

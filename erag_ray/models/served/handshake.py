@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.models.budget import TokenCounts
 from erag_ray.models.served.answers import counts_of, name_of, text_of
 from erag_ray.models.served.client import RESUME_ADVICE, Client, RequestError
+from erag_ray.support.errors import InputError, JobError
 
 PROBE = "Name the capital of France. Then name five animals and five colours, with commas between them."
 """Short, so that equal weights give equal answers under any load; other weights rarely generate the same list."""

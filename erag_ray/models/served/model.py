@@ -17,7 +17,6 @@ from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import TOKEN_CHARACTERS, Model, Rendered, Resources
 from erag_ray.models.budget import SpentError, TokenCounts
 from erag_ray.models.loop import WAKE_SECONDS, LoopThread
@@ -32,7 +31,9 @@ from erag_ray.models.served.handshake import (
     shake_hands,
     top_logprobs,
 )
-from erag_ray.requests import Failure, Form, Need, Piece, Prompt, Request, Response, as_messages, fit, pieces
+from erag_ray.prompts.prompt import Piece, as_messages, fit, pieces
+from erag_ray.prompts.request import Failure, Form, Need, Prompt, Request, Response
+from erag_ray.support.errors import InputError, JobError
 
 PROBE_SECONDS = 60.0
 """The interval of probes, which detect whether a server has changed; `run` also ends with one."""

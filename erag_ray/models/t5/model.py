@@ -17,8 +17,6 @@ import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
-from erag_ray.model_sources import find_model
 from erag_ray.models.base import Resources
 from erag_ray.models.local.early_stopping import EarlyStopping, Stop
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
@@ -45,7 +43,10 @@ from erag_ray.models.t5.encoder_cache import (
     encode_prompts,
 )
 from erag_ray.models.t5.engine import DTYPES, KINDS, Engine
-from erag_ray.requests import Form, Passage, Piece, Request, pieces
+from erag_ray.prompts.prompt import Piece, pieces
+from erag_ray.prompts.request import Form, Passage, Request
+from erag_ray.store.model_sources import find_model
+from erag_ray.support.errors import InputError
 
 INT8 = "int8"
 QUANTIZE_REVISION = 2

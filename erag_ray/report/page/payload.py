@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from erag_ray.parts.formats import text_of
-from erag_ray.parts.model import Column, Figure, Table, Value
+from erag_ray.analyses.parts.formats import text_of
+from erag_ray.analyses.parts.model import Column, Figure, Table, Value
+from erag_ray.data.runs.references import GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.report.page.questions import Documents, Question, Questions
-from erag_ray.runs import GOLD_PASSAGES, NO_PASSAGES
 
 Plain = dict[str, Any]
 MAX_FIGURE_ROWS = 2_000

@@ -17,10 +17,11 @@ import polars as pl
 
 from erag_ray.analyses.cells import CELLS
 from erag_ray.annotators import ANNOTATORS
-from erag_ray.errors import InputError
+from erag_ray.data.runs.references import REFERENCES
 from erag_ray.extensions import installed
-from erag_ray.runs import REFERENCES
-from erag_ray.schemas import (
+from erag_ray.measures.scores import has_word, whole_words
+from erag_ray.store.folder import as_frame
+from erag_ray.store.schemas import (
     CORPUS,
     DOCUMENT_OUTPUTS,
     GOLD,
@@ -33,9 +34,9 @@ from erag_ray.schemas import (
     UTILITY,
     TableSchema,
 )
-from erag_ray.scores import has_word, whole_words
-from erag_ray.stages import stale
-from erag_ray.store import TableStore, as_frame
+from erag_ray.store.stages.stage import stale
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 Texts = Literal["all", "snippets", "none"]
 Integers = npt.NDArray[np.int64]

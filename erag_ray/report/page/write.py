@@ -15,11 +15,11 @@ from typing import Any
 import jinja2
 
 from erag_ray.analyses.cells import CELL_WORDS, CELLS_MEANING
-from erag_ray.parts.model import Figure, Report, Table
+from erag_ray.analyses.parts.model import Figure, Report, Table
 from erag_ray.report.page.boards import boards
 from erag_ray.report.page.payload import QuestionIndex, column_data, packed, part_data, question_data
 from erag_ray.report.page.questions import Questions
-from erag_ray.store import Folder
+from erag_ray.store.folder import Folder
 
 FOLDER = "report"
 SHARD_BYTES = 500_000

@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from sentence_transformers.sentence_transformer import modules
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import InputError
-from erag_ray.model_sources import MODEL_FILES, PICKLED_WEIGHTS, ModelSource, find_model
+from erag_ray.store.model_sources import MODEL_FILES, PICKLED_WEIGHTS, ModelSource, find_model
+from erag_ray.support.errors import InputError
 
 Role = Literal["query", "passage"]
 MODEL_SETTINGS = "sentence-transformers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.numba_jit import compiled_with
+from erag_ray.support.numba_jit import compiled_with
 
 # factor lost when the bits of a half precision number are read as the high bits of single precision
 HALF_SCALE = 2.0**112

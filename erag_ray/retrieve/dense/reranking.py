@@ -15,8 +15,6 @@ import sentence_transformers
 import torch
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import InputError
-from erag_ray.model_sources import ModelSource
 from erag_ray.retrieve.dense.encoders import (
     READ_ERRORS,
     default_batch_size,
@@ -29,8 +27,11 @@ from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import by_score
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.shards import PAIRS_PER_PART
-from erag_ray.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
-from erag_ray.store import Folder, open_array
+from erag_ray.store.arrays import open_array
+from erag_ray.store.folder import Folder
+from erag_ray.store.model_sources import ModelSource
+from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.support.errors import InputError
 
 CLASSIFIER = "ForSequenceClassification"
 SCORED_COLUMNS = pl.Schema({"question": pl.String(), "text": pl.String(), "score": pl.Float64()})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from erag_ray.files import Document, document_of, with_text
+from erag_ray.data.files.documents import Document, document_of, with_text
 
 Search = Callable[[str, int], Sequence[Document]]
 """A question and how many documents are wanted -> the documents, best first; fewer if there are no more."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import urllib3
 
-from erag_ray.files import Document, document_of, with_text
-from erag_ray.masking import Secret, masked
-from erag_ray.user_code import one_line
+from erag_ray.data.files.documents import Document, document_of, with_text
+from erag_ray.support.masking import Secret, masked
+from erag_ray.support.user_code import one_line
 
 MAX_PAUSE_SECONDS = 120.0
 SHOWN_CHARACTERS = 200

@@ -11,16 +11,16 @@ from typing import Any
 import polars as pl
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.errors import InputError
-from erag_ray.masking import Secret
-from erag_ray.registry import find
 from erag_ray.retrieve.outside.adapters import ADAPTERS, Adapter, Search, as_search
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.outside.searching import search_all
 from erag_ray.retrieve.run import Run, Sources
-from erag_ray.sharded_tasks import Do
-from erag_ray.store import Folder
-from erag_ray.user_code import checking
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import Do
+from erag_ray.support.errors import InputError
+from erag_ray.support.masking import Secret
+from erag_ray.support.registry import find
+from erag_ray.support.user_code import checking
 
 SETTINGS = ("object", "url", "revision")
 _OBJECTS: dict[str, object] = {}

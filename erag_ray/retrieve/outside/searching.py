@@ -11,15 +11,15 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.errors import JobError
-from erag_ray.files import Document, ListIds
-from erag_ray.logs import say
-from erag_ray.progress import counted
+from erag_ray.data.files.documents import Document, ListIds
+from erag_ray.data.runs.orders import BY_RANK, rising_fault
 from erag_ray.retrieve.outside.adapters import Search
-from erag_ray.runs import BY_RANK, rising_fault
-from erag_ray.sharded_tasks import part, read_frame, write_frame
-from erag_ray.store import Folder
-from erag_ray.user_code import fault_of, is_raised_here
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import part, read_frame, write_frame
+from erag_ray.support.errors import JobError
+from erag_ray.support.logs import say
+from erag_ray.support.progress import counted
+from erag_ray.support.user_code import fault_of, is_raised_here
 
 LIST_TEXT_COLUMNS = pl.Schema(
     {

@@ -10,11 +10,11 @@ import torch
 
 from bench.timing import Row
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.models import Model, make_model
-from erag_ray.models.local import keep_freed_memory
-from erag_ray.models.t5 import Padded
-from erag_ray.planning import PendingRequests
-from erag_ray.requests import Form
+from erag_ray.models.local.memory import keep_freed_memory
+from erag_ray.models.t5.encoder_cache import Padded
+from erag_ray.prompts.request import Form
 
 
 def reading(config: ReaderConfig, forms: Sequence[Form], requests: pa.Table, by: str) -> Callable[[], Row]:

@@ -26,12 +26,16 @@ from bench.config import BenchmarkConfig
 from bench.synthetic_texts import NUM_WORDS, words_of
 from bench.timing import Row
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference import ModelActor, actor
+from erag_ray.inference import actor
+from erag_ray.inference.actor import ModelActor
 from erag_ray.models import make_model, model_id
-from erag_ray.models.local import quiet
-from erag_ray.models.t5 import GPU_MULTIPLE, GPU_PASS, EncoderStates, Engine, Padded, T5Model
-from erag_ray.requests import T5, Form, Passage, Request, Response
-from erag_ray.schemas import PENDING
+from erag_ray.models.local.weights import quiet
+from erag_ray.models.t5.encoder_cache import EncoderStates, Padded
+from erag_ray.models.t5.engine import GPU_MULTIPLE, GPU_PASS, Engine
+from erag_ray.models.t5.model import T5Model
+from erag_ray.prompts.prompt import T5
+from erag_ray.prompts.request import Form, Passage, Request, Response
+from erag_ray.store.schemas import PENDING
 
 FORM = Form(method="generate", prompt=T5, max_new_tokens=8)
 BLOCK = 16_384

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from erag_ray.inference import peak_memory_bytes
-from erag_ray.models.local import quiet
-from erag_ray.process_memory import forget_peak, resident_bytes
+from erag_ray.inference.actor import peak_memory_bytes
+from erag_ray.models.local.weights import quiet
+from erag_ray.support.process_memory import forget_peak, resident_bytes
 
 Work = Callable[[], Any]
 # each process begins where these have been imported, which takes longer than most of what is measured

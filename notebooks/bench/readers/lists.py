@@ -18,11 +18,11 @@ from bench.readers.isolated_process import in_turn_apart
 from bench.readers.table_2 import END, SINGLE, made_up_job, plan_for, with_own_folders
 from bench.timing import Row, rounds, timed
 from erag_ray.config.job import JobConfig
-from erag_ray.inputs import prepare
+from erag_ray.inputs.stage import prepare
 from erag_ray.models import Model
-from erag_ray.models.local import keep_freed_memory
-from erag_ray.requests import Form
-from erag_ray.store import KEY_COLUMNS
+from erag_ray.models.local.memory import keep_freed_memory
+from erag_ray.prompts.request import Form
+from erag_ray.store.responses import KEY_COLUMNS
 
 DEPTHS = (5, 10, 20, 50)
 UNION = "the union once"

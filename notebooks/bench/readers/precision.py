@@ -14,9 +14,11 @@ from bench.readers.engine_only import loaded
 from bench.readers.reading import fast_precisions
 from bench.readers.table_2 import Case, given_case
 from bench.timing import Row
-from erag_ray.planning import ModelPlan, PendingRequests
-from erag_ray.scores import score_named
-from erag_ray.store import KEY_COLUMNS, as_frame
+from erag_ray.inference.planning.pending import PendingRequests
+from erag_ray.inference.planning.plan import ModelPlan
+from erag_ray.measures.scores import score_named
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import KEY_COLUMNS
 
 BY_LIBRARY = "transformers' generate, float32"
 

@@ -23,9 +23,14 @@ from bench.readers.isolated_process import Measured, in_turn_apart
 from bench.timing import Row, timed
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Model, make_model
-from erag_ray.models.local import TF32, PromptTokens, has_tf32, is_supported, keep_freed_memory, quiet
-from erag_ray.models.t5 import encode_all
-from erag_ray.requests import T5, Form, Passage, Request
+from erag_ray.models.local.devices import TF32, has_tf32
+from erag_ray.models.local.int8 import is_supported
+from erag_ray.models.local.memory import keep_freed_memory
+from erag_ray.models.local.model import PromptTokens
+from erag_ray.models.local.weights import quiet
+from erag_ray.models.t5.encoder_cache import encode_all
+from erag_ray.prompts.prompt import T5
+from erag_ray.prompts.request import Form, Passage, Request
 
 MOST_TOKENS, NEW_TOKENS, PEER_BATCH, PASSAGES = 250, 8, 32, 10
 TUNED_TOKENS = 2048

@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 
-from erag_ray.models.local import PromptTokens, device, linear, quantize_weights, set_matmul_precision
+from erag_ray.models.local.devices import device, set_matmul_precision
+from erag_ray.models.local.int8 import quantize_weights
+from erag_ray.models.local.linear import linear
+from erag_ray.models.local.model import PromptTokens
 
 TOKENS, WIDTH, INNER = 2048, 512, 2048
 

@@ -10,12 +10,14 @@ from bench.config import BenchmarkConfig
 from bench.readers import synthetic_reader as invented
 from bench.readers.table_2 import made_up_job, plan_for, with_own_folders
 from bench.timing import Row, seconds_of
-from erag_ray.cluster import ray_session
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference import Done, run_part
-from erag_ray.inputs import prepare
+from erag_ray.inference.cluster.session import ray_session
+from erag_ray.inference.stage import run_part
+from erag_ray.inference.work import Done
+from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model
-from erag_ray.store import TableStore, new_job_id
+from erag_ray.store.fingerprints import new_job_id
+from erag_ray.store.tables import TableStore
 
 DEPTH, WORDS = 50, (40, 80)
 

@@ -19,10 +19,11 @@ from bench.config import BenchmarkConfig
 from bench.readers.host import Clock, pairs
 from bench.timing import Row
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference import ModelActor
+from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.models import make_model, model_id
-from erag_ray.planning import PendingRequests
-from erag_ray.requests import Form, prompt_named
+from erag_ray.prompts.prompt import prompt_named
+from erag_ray.prompts.request import Form
 
 PROCESS: Any = multiprocessing.get_context("spawn").Process
 ANSWER_SECONDS = 0.05

@@ -22,19 +22,22 @@ from bench.readers import synthetic_reader as invented
 from bench.readers.engine_only import reading
 from bench.readers.isolated_process import Measured, in_turn_apart
 from bench.timing import Row, timed
-from erag_ray.cluster import ray_session
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.errors import InputError
-from erag_ray.inference import run_part
-from erag_ray.inputs import Inputs, prepare
-from erag_ray.kinds import ANSWER
-from erag_ray.models.t5 import KINDS
-from erag_ray.planning import ModelPlan, PendingRequests, as_lists_of_one, end_to_end_lists, plan_lists
-from erag_ray.requests import Form
-from erag_ray.runs import pairs
-from erag_ray.store import TableStore, new_job_id
+from erag_ray.data.runs.pairs import pairs
+from erag_ray.inference.cluster.session import ray_session
+from erag_ray.inference.planning.pending import PendingRequests, as_lists_of_one
+from erag_ray.inference.planning.plan import ModelPlan, end_to_end_lists, plan_lists
+from erag_ray.inference.stage import run_part
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.inputs.stage import prepare
+from erag_ray.models.t5.engine import KINDS
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.request import Form
+from erag_ray.store.fingerprints import new_job_id
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 
 NEW_TOKENS = 8
 LIST_BATCHES = (1, 2, 4, 8)

@@ -21,12 +21,14 @@ from bench.config import BenchmarkConfig
 from bench.readers.host import Clock
 from bench.readers.table_2 import given_case
 from bench.timing import Row
-from erag_ray.errors import InputError
-from erag_ray.inference import ModelActor
-from erag_ray.models.local import PromptTokens
-from erag_ray.models.vllm import sampling
-from erag_ray.planning import ModelPlan, PendingRequests
-from erag_ray.requests import Request, prompt_named
+from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.planning.pending import PendingRequests
+from erag_ray.inference.planning.plan import ModelPlan
+from erag_ray.models.local.model import PromptTokens
+from erag_ray.models.vllm.engine import sampling
+from erag_ray.prompts.prompt import prompt_named
+from erag_ray.prompts.request import Request
+from erag_ray.support.errors import InputError
 
 WHAT, ORDER = "vllm", "order of prompts"
 ONE, BARE = "erag_ray", "bare vllm.LLM.generate"

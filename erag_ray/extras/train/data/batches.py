@@ -13,9 +13,11 @@ from erag_ray.extras.train.data.crops import crop
 from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.reader import TrainedReader
-from erag_ray.models.local import Ids, PromptTokens
-from erag_ray.requests import Passage, Piece, Request
-from erag_ray.scores import score_named, usable_answers
+from erag_ray.measures.scores import score_named, usable_answers
+from erag_ray.models.local.model import PromptTokens
+from erag_ray.models.local.word_cache import Ids
+from erag_ray.prompts.prompt import Piece
+from erag_ray.prompts.request import Passage, Request
 
 
 class Drawn(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from erag_ray.scores import has_word, whole_words
+from erag_ray.measures.scores import has_word, whole_words
 
 WORD = re.compile(r"\S+")
 LETTERS = re.compile(r"\w+")

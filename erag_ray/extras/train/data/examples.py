@@ -10,25 +10,25 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.datasets import Dataset, LoadedQueries, load_queries, load_reading_comprehension, sample
+from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample
+from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.passages.load import CORPUS_COLUMNS
+from erag_ray.data.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS
+from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.predictions import resolve_pages
+from erag_ray.data.runs.texts import load_corpus
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.extras.train.schemas import EXAMPLES
-from erag_ray.files import NUM_NAMED, Diagnostics
-from erag_ray.inputs import check_inputs, gold_lists, resolve_gold
-from erag_ray.kinds import ABSTAINS
-from erag_ray.passages import CORPUS_COLUMNS
-from erag_ray.runs import ENTRY_COLUMNS, RUN_COLUMNS, load_corpus, load_run, resolve_pages
-from erag_ray.schemas import CORPUS
-from erag_ray.scores import JUDGED, score_named
-from erag_ray.store import (
-    Folder,
-    TableStore,
-    file_stamp,
-    open_mapped,
-    read_manifest,
-    whole_manifest,
-    write_mapped,
-)
+from erag_ray.inputs.tables import check_inputs, gold_lists, resolve_gold
+from erag_ray.measures.scores import JUDGED, score_named
+from erag_ray.prompts.kinds.no_response import ABSTAINS
+from erag_ray.store.fingerprints import file_stamp
+from erag_ray.store.folder import Folder
+from erag_ray.store.mapped import open_mapped, write_mapped
+from erag_ray.store.schemas import CORPUS
+from erag_ray.store.tables import TableStore, read_manifest, whole_manifest
 
 ROWS = pl.List(pl.Int32)
 

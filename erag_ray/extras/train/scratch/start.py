@@ -14,13 +14,14 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
-from erag_ray.errors import InputError
 from erag_ray.extras.train.checkpoints import written_whole
 from erag_ray.extras.train.config import ScratchConfig
 from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.scratch.copying import start_near_copying
-from erag_ray.models.local import quiet
-from erag_ray.requests import T5, Passage, pieces
+from erag_ray.models.local.weights import quiet
+from erag_ray.prompts.prompt import T5, pieces
+from erag_ray.prompts.request import Passage
+from erag_ray.support.errors import InputError
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 CHARACTERS = [chr(code) for code in range(32, 127)] + ["\n"]

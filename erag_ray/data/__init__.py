@@ -1,0 +1,1 @@
+"""Questions, passages and runs: their file formats and checks."""

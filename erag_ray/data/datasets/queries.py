@@ -1,0 +1,484 @@
+"""Loading of query files: QUERIES, PROVENANCE and gold passages.
+
+Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `tasks` (`DATASETS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+import xxhash
+
+from erag_ray.data.datasets.answers import unread_fields
+from erag_ray.data.datasets.fields import with_fields
+from erag_ray.data.datasets.filters import Filters, SlicePaths, parse_filters
+from erag_ray.data.datasets.qrels import Qrels, read_qrels
+from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of_article, formats_of
+from erag_ray.data.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
+from erag_ray.data.datasets.triviaqa import read_triviaqa
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.ids import DOCUMENT_IDS, lookalikes, numbering_fault, shown
+from erag_ray.data.files.jsonl import Paths, Record, listed
+from erag_ray.data.files.records import read_records
+from erag_ray.data.files.squad import is_squad, read_squad
+from erag_ray.measures.scores import ENGLISH, check_language, has_word, normalize_answer
+from erag_ray.support.errors import InputError
+from erag_ray.support.registry import find
+from erag_ray.support.user_code import checking, is_user_code
+
+QUERY_COLUMNS = pl.Schema(
+    {
+        "query_id": pl.String(),
+        "dataset": pl.String(),
+        "question": pl.String(),
+        "answers": pl.List(pl.String()),
+        "score": pl.String(),
+    }
+)
+EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
+PROVENANCE_COLUMNS = pl.Schema(
+    {"query_id": pl.String(), "rank": pl.Int32(), "page_id": pl.String(), "doc_id": pl.String()}
+)
+SLICE_COLUMNS = pl.Schema({"query_id": pl.String(), "slice": pl.String(), "value": pl.String()})
+FACT_COLUMNS = pl.Schema({"query_id": pl.String(), "fact": pl.Int32(), "answers": pl.List(pl.String())})
+NO_VALUE = "(none)"
+"""Slice value of questions whose record lacks the path, or has null or blank there."""
+MAX_SLICE_VALUES = 50
+TAB_COLUMNS = (("question", "answers"), ("id", "question", "answers"))
+"""Columns of tab-separated questions without a header: DPR's, and with an id before."""
+PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedQueries:
+    """Tables loaded from query files.
+
+    Attributes:
+        queries: QUERIES.
+        provenance: PROVENANCE: gold passages, best first, then gold pages.
+        page_sets: ``query_id, output, page_id``: the gold pages of each output; each set is sufficient evidence.
+        evidence: ``query_id, span``: quotes from gold passages that show the answer, where the file has them.
+        datasets: properties of each data set in ``queries``.
+        slices: SLICES: each record's value at each path of ``slices`` as text, or `NO_VALUE`.
+        facts: FACTS: gold answers that each say another thing, of questions whose records list them.
+    """
+
+    queries: pl.DataFrame
+    provenance: pl.DataFrame
+    page_sets: pl.DataFrame
+    evidence: pl.DataFrame
+    datasets: Mapping[str, Dataset]
+    slices: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SLICE_COLUMNS))
+    facts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FACT_COLUMNS))
+
+
+def load_queries(
+    paths: Paths,
+    diagnostics: Diagnostics,
+    *,
+    format: str = "auto",
+    fields: Mapping[str, str] | None = None,
+    dataset: str | None = None,
+    score: str | None = None,
+    score_by_dataset: Mapping[str, str] | None = None,
+    language: str | None = None,
+    is_chat: bool = False,
+    triviaqa_questions: Paths = (),
+    qrels: Paths = (),
+    filters: Iterable[str] = (),
+    slices: Iterable[str] = (),
+    is_scored: bool = True,
+) -> LoadedQueries:
+    """Load questions of KILT, BEIR or the plain format (see `files.records`), or from the JSON of SQuAD or KLUE-MRC.
+
+    Args:
+        paths: one file or dataset (``hf:NAME:SPLIT``) or several; ids must be unique over all of them.
+        diagnostics: receives all errors and warnings.
+        format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to
+            detect the format of each record by its field names.
+        fields: question, answers, answers_all or id -> path of that field in the records, which are then of the plain
+            format.
+        dataset: name of the data set; default: the record's ``kilt_task``, else the file's name.
+        score: the score of all questions; default: ``score_by_dataset``, else the data set's default.
+        score_by_dataset: data set -> score.
+        language: of questions and answers, ISO 639-1; default: the data set's (see `tasks.ScoreRule`).
+        is_chat: the reader is a chat model: the default is match instead of exact_match.
+        triviaqa_questions: original TriviaQA JSON files, for KILT files that omit ``input``.
+        qrels: relevance files, TREC's or BEIR's (see `qrels`). Documents with grades above 0 become the gold passages
+            of questions whose record lists none. BEIR's questions without a line in the qrels are dropped.
+        filters: conditions on the records, ``path=value`` or ``dataset:path=value``; other records are ignored.
+        slices: paths in the records, as in ``filters``, with at most `MAX_SLICE_VALUES` values each.
+        is_scored: whether outputs will be scored, so that notes on the score are true.
+
+    Raises:
+        InputError: ``format`` is unknown, or user code raised. Bad input does not raise: it goes to ``diagnostics``.
+    """
+    formats = QUERY_FORMATS if format == "auto" else {format: _format_named(format)}
+    files, num_before = listed(paths), diagnostics.num_errors
+    relevant = read_qrels(listed(qrels), diagnostics)
+    conditions = parse_filters(filters, diagnostics)
+    rule = ScoreRule(
+        for_all=score,
+        by_dataset=score_by_dataset or {},
+        language=_checked_language(language, diagnostics),
+        is_chat=is_chat,
+    )
+    loading = _Loading(
+        diagnostics=diagnostics,
+        format=format,
+        formats=formats,
+        dataset=dataset,
+        qrels=relevant,
+        filters=conditions,
+        slices=SlicePaths(diagnostics=diagnostics, paths=tuple(dict.fromkeys(slices))),
+        rule=rule,
+        is_scored=is_scored,
+    )
+    for path in files:
+        if is_squad(path):
+            for record in read_squad(path, diagnostics):
+                loading.add(record, format_of_article(record))
+        else:
+            for record in read_records(path, diagnostics, columns=TAB_COLUMNS):
+                if fields:
+                    loading.add(with_fields(record, fields), "plain")
+                else:
+                    loading.add(record, *formats_of(record))
+    if diagnostics.num_errors == num_before:
+        conditions.check()
+        loading.check_slices()
+    loading.join_triviaqa(listed(triviaqa_questions))
+    loading.check_qrels(listed(qrels))
+    if not loading.entries and diagnostics.num_errors == num_before:
+        diagnostics.error("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
+    return _tables(loading)
+
+
+def _checked_language(language: str | None, diagnostics: Diagnostics) -> str | None:
+    """Return the language; None, and an error in ``diagnostics``, if it is unsupported."""
+    try:
+        check_language(language or ENGLISH)
+    except ValueError as error:
+        diagnostics.error("config key language", f"language: {error}")
+        return None
+    return language
+
+
+def _format_named(name: str) -> Callable[[Record], Question]:
+    """Return the function of a format; an exception in user code becomes an error of the config."""
+    try:
+        parse = find("query format", name, QUERY_FORMATS)
+    except ValueError as error:
+        raise InputError([f"query_format: {error}"]) from error
+
+    def question(record: Record) -> Question:
+        with checking(f"{record.location}: query_format: {name}", parse):
+            parsed = parse(record)
+            if not isinstance(parsed, Question):
+                raise TypeError(
+                    f"it returned a {type(parsed).__name__}, not an erag_ray.data.datasets.Question"
+                )
+            return parsed
+
+    return question if is_user_code(parse) else parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    question: Question
+    dataset: str
+    location: str
+    slices: Mapping[str, str]
+    """Path -> value."""
+
+
+@dataclass(kw_only=True)
+class _Loading:
+    """The questions loaded so far, with the checks that need more than one record."""
+
+    diagnostics: Diagnostics
+    format: str
+    formats: Mapping[str, Callable[[Record], Question]]
+    dataset: str | None
+    qrels: Qrels
+    filters: Filters
+    slices: SlicePaths
+    rule: ScoreRule
+    is_scored: bool
+    entries: list[_Entry] = field(default_factory=list)
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+    locations: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    """File -> the message about its first record of unknown format."""
+    uses_qrels: bool = False
+    unjudged: str = ""
+    """Id of the first question that lacks a line in the qrels."""
+
+    def add(self, record: Record, *formats: str) -> None:
+        """Add a record, read by the first of its formats unless the config names one."""
+        form = self.format if self.format != "auto" else formats[0] if formats else None
+        if form is None:
+            self._report_unknown(record)
+            return
+        if self.format == "auto" and len(formats) > 1:
+            names = f"{' and '.join(formats)}, read as {form}"
+            advice = f"Set query_format: {formats[1]} for the other; records"
+            self.diagnostics.warning(f"records with the fields of {names}. {advice}", record.location)
+        question = self.formats[form](record).with_page_keys()
+        name = self.dataset or question.dataset or dataset_of_file(record.path)
+        if not self.filters.keeps(record, question.query_id, name):
+            return
+        self._check_repeat(question.query_id, record)
+        if question.is_unnamed:
+            unread = [key for key in lookalikes(record.values) if not DOCUMENT_IDS.among([key])]
+            advice = f" (question_fields: {{id: {unread[0]}}} reads that field)" if unread else ""
+            kind = f"questions without an id, which get NAME:LINE as their id{advice}"
+            self.diagnostics.warning(kind, question.query_id)
+        if self.qrels and not question.gold:
+            if question.query_id in self.qrels:
+                self.uses_qrels, question = True, replace(question, gold=self.qrels[question.query_id])
+            elif not self._keeps_unjudged(question, is_chosen=form == "beir"):
+                return
+        for note in question.notes:
+            self.diagnostics.warning(note, question.query_id)
+        if question.impossible:
+            self.diagnostics.warning("impossible questions, left out", question.query_id)
+            return
+        self._check(question, name, record, form)
+        if not record.faulty:
+            self._check_dataset(name, question.task, record)
+            if not (self.dataset or question.dataset):
+                self._note_task(name, form)
+            values = self.slices.values(record)
+            self.entries.append(
+                _Entry(question=question, dataset=name, location=record.location, slices=values)
+            )
+
+    def _keeps_unjudged(self, question: Question, *, is_chosen: bool) -> bool:
+        """Return whether to keep a question without a line in the qrels: not if they choose the questions (BEIR)."""
+        self.unjudged = self.unjudged or question.query_id
+        if is_chosen:
+            self.diagnostics.warning("questions without a line in the qrels, left out", question.query_id)
+        elif not question.page_sets:
+            self.diagnostics.warning(
+                "questions without a line in the qrels and without gold passages", question.query_id
+            )
+        return not is_chosen
+
+    def _report_unknown(self, record: Record) -> None:
+        """Report one error for a file, however many of its records have an unknown format."""
+        fields = shown(list(record.values))
+        text = (
+            f"{record.location}: unknown format of a record with the fields {fields}. Known formats: {FORMS}; "
+            "or name the fields of the plain format, such as question_fields: {question: query, answers: gold}"
+        )
+        text = self.unknown.setdefault(record.path, text)
+        self.diagnostics.error(f"records of unknown format in {record.path}", text, count=1)
+
+    def _check_repeat(self, query_id: str, record: Record) -> None:
+        if not query_id:
+            return
+        first = self.locations.setdefault(query_id, record.location)
+        if first != record.location:
+            record.fault("repeated ids", f"query id {query_id!r} repeats the one at {first}")
+
+    def _check(self, question: Question, name: str, record: Record, form: str) -> None:
+        label = f"query {question.query_id!r}"
+        if question.num_empty_answers:
+            self.diagnostics.warning(
+                "empty answers, left out", question.query_id, count=question.num_empty_answers
+            )
+        if not question.answers:
+            unread = unread_fields(record.values, [])
+            others = {"kilt": "question: input, ", "beir": "question: text, "}
+            fields = f"{others.get(form, '')}answers: {unread[0]}" if unread else ""
+            advice = f"Set question_fields: {{{fields}}} if this field has them" if unread else ""
+            advice = advice or "If there is none, mark it is_impossible: true to leave it out"
+            record.fault("queries without an answer", f"{label} has no answer. {advice}")
+        unmatchable = [answer for answer in question.answers if not has_word(normalize_answer(answer))]
+        for _ in unmatchable:
+            self.diagnostics.warning(
+                "answers that normalise to nothing or to signs (found in no text), of queries",
+                question.query_id,
+            )
+        if not question.text.strip() and known_name(name) != "triviaqa":
+            record.fault("queries without a question", f"{label} has no question")
+
+    def _check_dataset(self, name: str, task: str | None, record: Record) -> None:
+        properties = find_dataset(name, task)
+        if properties is None:
+            properties = Dataset()
+            text = f"unknown data set {name!r}: treated as question answering"
+            self.diagnostics.warning(text + self._scored_by(name, properties))
+        if self.datasets.setdefault(name, properties) != properties:
+            record.fault(
+                "mixed tasks",
+                f"task {task!r} differs from the other records of data set {name!r}. Give each task its own data set "
+                "name (kilt_task)",
+            )
+
+    def _note_task(self, name: str, form: str) -> None:
+        """Warn about a task that is only known from the file's name, and is not question answering."""
+        properties, key = self.datasets[name], known_name(name)
+        if key is None or properties == Dataset() or (form == "kilt" and key == name):
+            return
+        text = f"data set {name!r}, named after its file, is taken for {key} ({properties.family}s)"
+        advice = "Set dataset to another name, or score, for other rules"
+        self.diagnostics.warning(f"{text}{self._scored_by(name, properties)}. {advice}")
+
+    def _scored_by(self, name: str, properties: Dataset) -> str:
+        return f", scored by {self.rule.score(name, properties)}" if self.is_scored else ""
+
+    def check_qrels(self, paths: list[str]) -> None:
+        """Record an error for qrels that give no question its gold passages."""
+        if fault := numbering_fault(self.locations, self.qrels):
+            self.diagnostics.error("qrels with another numbering", f"{', '.join(paths)}: {fault}")
+        if not self.qrels or self.uses_qrels:
+            return
+        names, text = ", ".join(paths), ""
+        if self.unjudged:
+            ids = f"such as {next(iter(self.qrels))!r} against {self.unjudged!r}"
+            text = f"has no query in common with the questions ({ids})"
+        elif self.entries:
+            text = "unused qrels: every question lists its gold passages itself (gold_doc_ids)"
+        if text:
+            self.diagnostics.error("unused qrels", f"{names}: {text}")
+
+    def check_slices(self) -> None:
+        """Record an error for each path that no question has, or that has too many values to group questions."""
+        if self.entries:
+            self.slices.check()
+        for path in self.slices.paths:
+            count = len({entry.slices.get(path, NO_VALUE) for entry in self.entries})
+            if count > MAX_SLICE_VALUES:
+                text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
+                self.diagnostics.error("config key slices", f"{text}. Name another path")
+
+    def join_triviaqa(self, paths: list[str]) -> None:
+        """Fill in the questions that KILT's TriviaQA files omit."""
+        pending = {
+            entry.question.query_id: entry for entry in self.entries if not entry.question.text.strip()
+        }
+        if pending and not paths:
+            first = next(iter(pending.values()))
+            self.diagnostics.error(
+                "TriviaQA without questions",
+                f"{first.location}: {len(pending):,} queries such as {first.question.query_id!r} have no question. "
+                "Set triviaqa_questions to the original TriviaQA JSON files",
+            )
+        texts = read_triviaqa(paths, pending, self.diagnostics) if pending else {}
+        for query_id, entry in pending.items() if paths else ():
+            if query_id not in texts:
+                self.diagnostics.error(
+                    "queries that are in no TriviaQA file",
+                    f"{entry.location}: query {query_id!r} is not in {', '.join(paths)}",
+                )
+        self.entries = list(_joined(self.entries, texts))
+
+
+def _joined(entries: list[_Entry], texts: Mapping[str, str]) -> Iterator[_Entry]:
+    for entry in entries:
+        if entry.question.text.strip():
+            yield entry
+        elif entry.question.query_id in texts:
+            question = replace(entry.question, text=texts[entry.question.query_id])
+            yield replace(entry, question=question)
+
+
+def _datasets(loading: _Loading) -> dict[str, Dataset]:
+    """Return data set -> its properties, with the score and the language of its questions."""
+    rule = loading.rule
+    for name, properties in loading.datasets.items():
+        if loading.is_scored and (warning := rule.note(name, properties)):
+            loading.diagnostics.warning(warning)
+    return {
+        name: replace(
+            properties, score=rule.score(name, properties), language=rule.language or properties.language
+        )
+        for name, properties in loading.datasets.items()
+    }
+
+
+def _tables(loading: _Loading) -> LoadedQueries:
+    unused = [name for name in loading.rule.by_dataset if name not in loading.datasets]
+    if unused:
+        loading.diagnostics.warning("score_by_dataset has data sets without queries", *unused)
+    datasets = _datasets(loading)
+    questions = [entry.question for entry in loading.entries]
+    names = [entry.dataset for entry in loading.entries]
+    return LoadedQueries(
+        queries=pl.DataFrame(
+            {
+                "query_id": [question.query_id for question in questions],
+                "dataset": names,
+                "question": [question.text for question in questions],
+                "answers": [list(question.answers) for question in questions],
+                "score": [datasets[name].score for name in names],
+            },
+            schema=QUERY_COLUMNS,
+        ),
+        provenance=pl.DataFrame(
+            [
+                (question.query_id, rank, *ids)
+                for question in questions
+                for rank, ids in enumerate(
+                    [*((None, doc) for doc in question.gold), *((page, None) for page in question.pages)], 1
+                )
+            ],
+            schema=PROVENANCE_COLUMNS,
+            orient="row",
+        ),
+        page_sets=pl.DataFrame(
+            [
+                (question.query_id, output, page)
+                for question in questions
+                for output, pages in enumerate(question.page_sets)
+                for page in pages
+            ],
+            schema=PAGE_SET_COLUMNS,
+            orient="row",
+        ),
+        evidence=pl.DataFrame(
+            [(question.query_id, span) for question in questions for span in question.evidence],
+            schema=EVIDENCE_COLUMNS,
+            orient="row",
+        ),
+        datasets=datasets,
+        slices=pl.DataFrame(
+            [
+                (entry.question.query_id, path, entry.slices.get(path, NO_VALUE))
+                for entry in loading.entries
+                for path in loading.slices.paths
+            ],
+            schema=SLICE_COLUMNS,
+            orient="row",
+        ),
+        facts=pl.DataFrame(
+            [
+                (question.query_id, number, list(forms))
+                for question in questions
+                for number, forms in enumerate(question.facts, 1)
+            ],
+            schema=FACT_COLUMNS,
+            orient="row",
+        ),
+    )
+
+
+def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
+    """Restrict all tables to a `sample` of the questions."""
+    queries = sample(loaded.queries, num_queries, seed)
+    names = ("provenance", "page_sets", "evidence", "slices", "facts")
+    frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in names}
+    return replace(loaded, queries=queries, **frames)
+
+
+def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
+    """Return the ``num_queries`` questions with the lowest hashes: equal on any machine, for any order of the file."""
+    if num_queries is None or num_queries >= queries.height:
+        return queries.sort("query_id")
+    hashes = [xxhash.xxh3_64_intdigest(f"{seed}:{query_id}".encode()) for query_id in queries["query_id"]]
+    ordered = queries.with_columns(hash=pl.Series(hashes, dtype=pl.UInt64)).sort("hash", "query_id")
+    return ordered.head(num_queries).drop("hash").sort("query_id")

@@ -1,0 +1,111 @@
+"""Known data sets and their properties: score, language, answer length, family of prompts.
+
+A new data set is one line in `DATASETS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from erag_ray.measures.scores import ENGLISH, in_language
+from erag_ray.store.huggingface import dataset_name, is_dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Properties of a data set.
+
+    Attributes:
+        score: name of the score, as in `erag_ray.measures.scores`.
+        max_new_tokens: the maximum length of an output in tokens.
+        family: "question", "claim" or "dialogue".
+        language: ISO 639-1.
+    """
+
+    score: str = "exact_match"
+    max_new_tokens: int = 50
+    family: str = "question"
+    language: str = ENGLISH
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRule:
+    """The choice of the score of each data set.
+
+    Attributes:
+        for_all: the job's score for all questions.
+        by_dataset: data set -> score.
+        language: of all questions; None: the data set's.
+        is_chat: whether the reader is a chat model, whose sentences seldom match an answer exactly.
+    """
+
+    for_all: str | None = None
+    by_dataset: Mapping[str, str] = field(default_factory=dict)
+    language: str | None = None
+    is_chat: bool = False
+
+    def score(self, name: str, dataset: Dataset) -> str:
+        """Return the score of a data set.
+
+        KILT's scores follow KILT's rules for any language of the data set, unless the job sets a language.
+        """
+        chosen = self.for_all or self.by_dataset.get(name) or self.default(dataset)
+        language = dataset.language if chosen in ("match", "char_f1") else ENGLISH
+        return in_language(chosen, self.language or language)
+
+    def default(self, dataset: Dataset) -> str:
+        """Return the score for a job that sets none: match instead of exact_match for chat models."""
+        return "match" if self.is_chat and dataset.score == "exact_match" else dataset.score
+
+    def note(self, name: str, dataset: Dataset) -> str:
+        """Return a message if the default score is not the data set's own, else ""."""
+        is_configured = self.for_all or name in self.by_dataset
+        if is_configured or self.default(dataset) == dataset.score:
+            return ""
+        return (
+            f"data set {name!r}: score {self.score(name, dataset)}, since the reader is a chat model "
+            f"(score: {dataset.score} for whole outputs)"
+        )
+
+
+def known_name(name: str) -> str | None:
+    """Return the key of `DATASETS` that ``name`` equals or starts with (fever_fm2 -> fever)."""
+    prefixes = [prefix for prefix in DATASETS if re.match(re.escape(prefix) + r"(?![a-z])", name.lower())]
+    return max(prefixes, key=len, default=None)
+
+
+def find_dataset(name: str, task: str | None = None) -> Dataset | None:
+    """Return the properties of a data set by its name, else by its KILT ``task``; None if both are unknown."""
+    key = known_name(name)
+    return DATASETS[key] if key else TASKS.get(task or "")
+
+
+def dataset_of_file(path: str) -> str:
+    """Return the data set of a query file's name: nq-dev-kilt.jsonl -> nq, queries.fever_fm2.jsonl.gz -> fever_fm2.
+
+    For queries.jsonl it is the name of the folder, for hf:OWNER/NAME:SPLIT it is NAME.
+    """
+    if is_dataset(path):
+        return dataset_name(path)
+    folder, file = os.path.split(os.path.abspath(path))
+    stem = re.sub(r"(\.jsonl?)?(\.gz)?$", "", file).removeprefix("queries.")
+    stem = re.sub(r"-(train|dev|test)(_\w+)*-kilt$", "", stem)
+    return (os.path.basename(folder) or stem) if stem == "queries" else stem
+
+
+# Scores are those of KILT's leaderboards (Petroni et al., NAACL 2021, table 2).
+DATASETS = {
+    "nq": Dataset(),
+    "triviaqa": Dataset(),
+    "hotpotqa": Dataset(),
+    "squad": Dataset(),
+    "klue-mrc": Dataset(language="ko"),
+    "fever": Dataset(score="accuracy", family="claim"),
+    "wow": Dataset(score="token_f1", max_new_tokens=150, family="dialogue"),
+}
+
+# by the field "task" of a record, for data sets of other names
+TASKS = {"qa": Dataset(), "multihop": Dataset(), "fact": DATASETS["fever"], "dialogue": DATASETS["wow"]}

@@ -1,0 +1,1 @@
+"""Reading of users' files, and diagnostics of them as FILE:LINE."""

@@ -1,0 +1,257 @@
+"""Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
+
+`open_bytes` is the only place where a text file is opened, local or by its URI. Nothing here raises
+for bad input: what is wrong goes to `Diagnostics` with file and line, and reading goes on with the
+next line where there is one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.ids import ID_FORM, IdKeys, identifier, shown
+from erag_ray.store.files import open_file, size_of, start_of
+from erag_ray.support.uris import is_uri, searched_in
+
+Path = str | os.PathLike[str]
+Paths = Path | Iterable[Path]
+
+# trec_eval splits at C's white space; str.split would also split inside ids, at Unicode's
+FIELD = re.compile(r"[^ \t\n\r\f\v]+")
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Lines of a file: those that begin at its bytes ``start`` to before ``end`` (None: its end).
+
+    Attributes:
+        start, end: in bytes, of a file that is not compressed.
+        first_line: the number of the first of them.
+    """
+
+    start: int = 0
+    end: int | None = None
+    first_line: int = 1
+
+
+WHOLE = Span()
+
+
+def spans_of(path: str, num_bytes: int) -> list[Span]:
+    """The lines of a file in spans of so many bytes; of one that is compressed or cannot be read, one for all."""
+    try:
+        size = 0 if _is_gzip(path) else size_of(path)
+    except OSError:
+        size = 0
+    starts = range(0, size, num_bytes)
+    return [Span(start=start, end=start + num_bytes) for start in starts] if len(starts) > 1 else [WHOLE]
+
+
+def numbered(path: str, span: Span) -> Span:
+    """The same lines, numbered from the start of the file, which is read up to there."""
+    count, left = 1, span.start
+    with open_file(path) as stream:
+        while left and (data := stream.read(min(left, 1 << 20))):
+            count, left = count + data.count(b"\n"), left - len(data)
+        # the line that begins before the span and ends in it
+        stream.seek(max(span.start - 1, 0))
+        begins_before = span.start and stream.read(1) != b"\n"
+    return replace(span, first_line=count + bool(begins_before))
+
+
+def listed(paths: Paths) -> list[str]:
+    """One path or several -> a list of strings."""
+    return [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths]
+
+
+def open_bytes(path: str) -> IO[bytes]:
+    """The bytes of a file, decompressed where it is gzip, whatever its name."""
+    if not _is_gzip(path):
+        return open_file(path)
+    inner = gzip.GzipFile(fileobj=open_file(path)) if is_uri(path) else gzip.GzipFile(path)
+    # the outer buffer makes reading line by line several times faster than GzipFile's own
+    return io.BufferedReader(inner, 1 << 18)
+
+
+def _is_gzip(path: str) -> bool:
+    return start_of(path, len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
+def _lines_in(stream: IO[bytes], span: Span) -> Iterator[bytes]:
+    if span.start:
+        stream.seek(span.start - 1)
+        stream.readline()
+    offset = stream.tell() if span.start else 0
+    for raw in stream:
+        if span.end is not None and offset >= span.end:
+            return
+        offset += len(raw)
+        yield raw
+
+
+def read_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, numbered, without a byte order mark."""
+    number = 0
+    try:
+        with open_bytes(path) as stream:
+            for number, raw in enumerate(_lines_in(stream, span), span.first_line):
+                if not span.start and number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                line = _decoded(raw, path, number, diagnostics)
+                if line and not line.isspace():
+                    yield number, line
+    except (EOFError, zlib.error, OSError) as error:
+        reached = f" after line {number:,}" if number else ""
+        diagnostics.error(
+            f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error, path)}"
+        )
+
+
+def _decoded(raw: bytes, path: str, number: int, diagnostics: Diagnostics) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        text = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start + 1} of the line"
+        diagnostics.error(f"lines that are not UTF-8 in {path}", text)
+        return ""
+
+
+def _reason(error: Exception, path: str) -> str:
+    if isinstance(error, EOFError):
+        return "truncated gzip file"
+    if isinstance(error, zlib.error | gzip.BadGzipFile):
+        return f"damaged gzip file ({error})"
+    if isinstance(error, FileNotFoundError):
+        return f"{error.strerror}{searched_in(path)}"
+    return getattr(error, "strerror", None) or str(error)
+
+
+class Record:
+    """One JSON object of a file, with its place; reading a field of the wrong type records a problem."""
+
+    __slots__ = ("_diagnostics", "faulty", "line", "path", "values")
+
+    def __init__(self, values: dict[str, Any], path: str, line: int, diagnostics: Diagnostics) -> None:
+        self.values = values
+        self.path = path
+        self.line = line
+        self.faulty = False
+        self._diagnostics = diagnostics
+
+    @property
+    def location(self) -> str:
+        """``file:line``, for messages."""
+        return f"{self.path}:{self.line}"
+
+    def with_values(self, values: dict[str, Any]) -> Record:
+        """The record of the same place with other values; a fault of this one is a fault of it."""
+        record = Record(values, self.path, self.line, self._diagnostics)
+        record.faulty = self.faulty
+        return record
+
+    def fault(self, kind: str, text: str) -> None:
+        """Record a problem of this record; ``kind`` names it without the place."""
+        self.faulty = True
+        self._diagnostics.error(f"{kind} in {self.path}", f"{self.location}: {text}")
+
+    def identifier(self, key: str | IdKeys) -> str:
+        """The id under ``key``; a problem, and "", where it is missing, blank or no string or whole number."""
+        keys = key if isinstance(key, IdKeys) else IdKeys(key, frozenset())
+        try:
+            name, _ = keys.id_of(self.values)
+        except ValueError as error:
+            self.fault(f"wrong {keys.first}", str(error))
+            return ""
+        if name is None:
+            used = next(iter(keys.among(self.values)), keys.first)
+            state = f"is {shown(self.values[used])}" if used in self.values else "is missing"
+            self.fault(f"missing {used}", f"{used} {state}; {ID_FORM}")
+        return name or ""
+
+    def text(self, key: str, *, optional: bool = False) -> str:
+        """The string under ``key``; ``optional``: "" where it is missing or null."""
+        value = self.values.get(key)
+        if isinstance(value, str):
+            return value
+        if value is not None or not optional:
+            state = f"is {shown(value)}" if key in self.values else "is missing"
+            self.fault(f"{key} that is no text", f"{key} {state}; it must be a string")
+        return ""
+
+    def objects(self, key: str) -> list[dict[str, Any]]:
+        """The list of objects under ``key``; empty where it is missing or null."""
+        return self.objects_of(self.values, key)
+
+    def objects_of(self, values: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        """Return what `objects` does, for an object inside this record."""
+        entries = _or_empty(values.get(key))
+        if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
+            return entries
+        self.fault(f"wrong {key}", f"{key} is {shown(entries)}; it must be a list of objects")
+        return []
+
+    def identifiers_of(self, values: dict[str, Any], key: str) -> list[str]:
+        """Return the ids under ``key`` of an object inside this record, without repeats; empty if missing or null."""
+        entries = _or_empty(values.get(key))
+        ids = [identifier(value) for value in entries] if isinstance(entries, list) else [None]
+        if None in ids:
+            self.fault(f"wrong {key}", f"{key} is {shown(entries)}; it must be a list of ids")
+        return list(dict.fromkeys(name for name in ids if name is not None))
+
+
+def _or_empty(value: Any) -> Any:
+    """Return an empty list for null and empty values; 0 and false stay, as they are wrong values."""
+    return [] if value is None or value in ("", {}) else value
+
+
+def read_json_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[Record]:
+    """Yield the objects of a JSON Lines file. Invalid lines are reported and skipped."""
+    for number, line in read_lines(path, diagnostics, span):
+        values, fault = _parsed(line)
+        if values is None:
+            diagnostics.error(f"bad lines in {path}", f"{path}:{number}: {fault}")
+        else:
+            yield Record(values, path, number, diagnostics)
+
+
+def read_json(
+    path: str, diagnostics: Diagnostics, object_hook: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
+    """The one value of a JSON file; None, and a problem, where it cannot be read."""
+    try:
+        with open_bytes(path) as stream:
+            content = json.loads(stream.read(), object_hook=object_hook)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        diagnostics.error(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error, path)}")
+    else:
+        return content
+    return None
+
+
+def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:
+    try:
+        values = json.loads(line)
+        if "\\u" in line and ("\\ud" in line or "\\uD" in line):
+            json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return None, _HALF_A_PAIR
+    except (ValueError, RecursionError) as error:
+        return None, f"not JSON: {error}"
+    if not isinstance(values, dict):
+        return None, f"a {type(values).__name__} where an object is expected"
+    return values, ""

@@ -1,0 +1,152 @@
+"""Files of records in any form: JSON Lines, a JSON list, tab-separated values, Parquet, or a dataset by its name."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.documents import TEXT_KEYS
+from erag_ray.data.files.ids import DOCUMENT_IDS, QUESTION_IDS
+from erag_ray.data.files.jsonl import WHOLE, Record, Span, open_bytes, read_json, read_json_lines, read_lines
+from erag_ray.data.files.parquet import READ_ERRORS, report_unreadable, scan_parquet
+from erag_ray.store.files import ROW
+from erag_ray.store.huggingface import dataset_rows, is_dataset
+
+_START_BYTES = 1 << 16
+_OTHER_NAMES = {*TEXT_KEYS, "query", "answer", "golden_answers", "passage"}
+_TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
+
+
+def read_records(
+    path: str, diagnostics: Diagnostics, span: Span = WHOLE, *, columns: Sequence[Sequence[str]] = ()
+) -> Iterator[Record]:
+    """Yield the records of a file, numbered by line or from 1; what is wrong is an error in ``diagnostics``.
+
+    Args:
+        path: JSON Lines, one JSON list of objects, tab-separated values (.tsv, .csv, .txt), Parquet, or a dataset
+            (``hf:NAME:SPLIT``).
+        diagnostics: receives errors; invalid lines are reported and skipped.
+        span: of JSON Lines.
+        columns: names of the columns of tab-separated values without a header, for each number of columns.
+    """
+    if is_dataset(path):
+        yield from _dataset_rows(path, diagnostics)
+    elif path.endswith(".parquet"):
+        yield from _parquet_rows(path, diagnostics)
+    elif columns and _TABS.search(path):
+        yield from _tab_rows(path, diagnostics, columns)
+    elif not span.start and (values := _whole_json(path)) is not None:
+        yield from _items(values, path, diagnostics)
+    else:
+        yield from read_json_lines(path, diagnostics, span)
+
+
+def is_json_list(path: str) -> bool:
+    """Return whether a file is one JSON list, which cannot be read in parts."""
+    return _start(path).startswith("[")
+
+
+def _start(path: str) -> str:
+    try:
+        with open_bytes(path) as stream:
+            return stream.read(_START_BYTES).decode("utf-8-sig", errors="replace").lstrip()
+    except (OSError, EOFError, zlib.error):
+        # whoever reads the file reports it
+        return ""
+
+
+def _whole_json(path: str) -> Any:
+    """Return the list that a file is, or the object over several lines; None for JSON Lines and unreadable files."""
+    start = _start(path)
+    first, newline, _ = start.partition("\n")
+    if not start.startswith(("[", "{")):
+        return None
+    if start.startswith("{") and (_is_json(first) or not newline):
+        return None
+    values = read_json(path, Diagnostics())
+    return values if isinstance(values, list | dict) else None
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnostics) -> Iterator[Record]:
+    if isinstance(values, dict):
+        keys = ", ".join(list(values)[:5])
+        text = f"{path}:1: one JSON object over several lines, with the keys {keys}"
+        diagnostics.error(
+            f"wrong {path}", f"{text}. Write one object a line (JSON Lines), or a list of objects"
+        )
+        return
+    for number, item in enumerate(values, 1):
+        if isinstance(item, dict):
+            yield Record(item, path, number, diagnostics)
+        else:
+            text = f"{path}: item {number} is a {type(item).__name__} where an object is expected"
+            diagnostics.error(f"bad items in {path}", text)
+
+
+def _dataset_rows(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
+    try:
+        for number, row in enumerate(dataset_rows(path), 1):
+            yield Record(row, path, number, diagnostics)
+    except ValueError as error:
+        diagnostics.error(f"unreadable dataset {path}", f"{path}: {error}")
+
+
+def _parquet_rows(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
+    frame = scan_parquet(path, (), diagnostics)
+    if frame is None:
+        return
+    try:
+        rows = frame.collect()
+    except READ_ERRORS as error:
+        report_unreadable(path, error, diagnostics)
+        return
+    for values in rows.iter_rows(named=True):
+        yield Record(values, path, values.pop(ROW), diagnostics)
+
+
+def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[str]]) -> Iterator[Record]:
+    """Yield the rows of tab-separated values; a first line of column names is the header."""
+    by_count: Mapping[int, Sequence[str]] = {len(names): names for names in columns}
+    known = {name for names in columns for name in names}
+    names: Sequence[str] = ()
+    for position, (number, line) in enumerate(read_lines(path, diagnostics)):
+        cells = [_unquoted(cell) for cell in line.rstrip("\r\n").split("\t")]
+        lower = [cell.strip().lower() for cell in cells]
+        if position == 0 and sum(_names_a_column(cell, known) for cell in {*lower}) > 1:
+            names = lower
+        elif len(cells) == len(names or by_count.get(len(cells), ())):
+            yield Record(
+                dict(zip(names or by_count[len(cells)], cells, strict=True)), path, number, diagnostics
+            )
+        else:
+            forms = " or ".join(", ".join(one) for one in ([names] if names else columns))
+            text = f"{path}:{number}: {len(cells)} columns between tabs; expected {forms}"
+            diagnostics.error(f"bad lines in {path}", f"{text}. Write these columns, or JSON Lines")
+
+
+def _names_a_column(cell: str, known: set[str]) -> bool:
+    """Return whether a cell of a first line is a name: of a known column, or one that other files have for it."""
+    return (
+        cell in known
+        or cell in _OTHER_NAMES
+        or bool(DOCUMENT_IDS.among([cell]) or QUESTION_IDS.among([cell]))
+    )
+
+
+def _unquoted(cell: str) -> str:
+    """Return the text of a cell in quotes, in which a quote is doubled (as csv writes it)."""
+    inside = cell[1:-1]
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inside.replace('""', "")
+    return inside.replace('""', '"') if is_quoted else cell

@@ -1,0 +1,268 @@
+"""Splitting of pages into CORPUS, a sealed table of Parquet parts.
+
+The passages of page P have the ids ``P#1``, ``P#2``, ... Several processes split pieces of the files in parallel.
+Memory: one part for each process, and eight bytes for each page in the job, to find repeated ids.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+import xxhash
+
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.jsonl import Paths, Record, Span, listed, numbered
+from erag_ray.data.passages.load import CORPUS_COLUMNS
+from erag_ray.data.passages.pages import page_spans, read_pages
+from erag_ray.data.passages.splitters import Page, Splitter, splitter_named
+from erag_ray.store.arrays import open_array, write_array
+from erag_ray.store.fingerprints import file_stamp, fingerprint
+from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import CORPUS
+from erag_ray.store.sharded_tasks import Do, Tasks, do_tasks, part, undone
+from erag_ray.store.tables import TableStore
+from erag_ray.support.uris import is_uri
+
+PASSAGES_PER_PART = 100_000
+# about 66,000 passages of KILT's pages
+BYTES_PER_PIECE = 1 << 26
+REPORT_FORM = {"num_pages": int, "num_rows": int, "parts": dict, "diagnostics": dict}
+Piece = tuple[str, Span]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedCorpus:
+    """A sealed CORPUS.
+
+    Attributes:
+        folder: path or URI, an input of `load_passages`.
+        num_pages, num_passages: numbers of pages read and of passages written.
+        is_new: whether this call made it.
+        notes: warnings about the pages.
+    """
+
+    folder: str
+    num_pages: int
+    num_passages: int
+    is_new: bool
+    notes: tuple[str, ...] = ()
+
+
+def make_corpus(
+    knowledge_source: Paths,
+    out: str,
+    *,
+    splitter: str = "whitespace100",
+    do: Do = do_tasks,
+    per_part: int = PASSAGES_PER_PART,
+    per_piece: int = BYTES_PER_PIECE,
+) -> SealedCorpus:
+    """Split every page and seal the passages in ``<out>/corpus``, unless sealed there with the same settings.
+
+    After an interruption, only the pieces that are not split yet are done.
+
+    Args:
+        knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another
+            format (see `read_pages`); or several such files. All processes must see them.
+        out: the folder, a path or URI.
+        splitter: a key of `SPLITTERS`, or package.module:name.
+        do: runs the tasks, one for each piece.
+        per_part: the maximum of passages in one Parquet file.
+        per_piece: bytes of pages in one piece. Only uncompressed JSON Lines are cut; any other file is one piece.
+
+    Raises:
+        ValueError: the splitter is unknown.
+        InputError: all errors in the pages, by file, line and id; nothing is sealed then.
+    """
+    splitter_named(splitter)
+    paths = listed(knowledge_source)
+    stamps = {path: file_stamp(path) for path in paths}
+    tables = TableStore(out)
+    existing = _sealed(tables, splitter, stamps)
+    if existing is not None:
+        return existing
+    # workers may have another working directory
+    pieces = [(_absolute(path), span) for path in paths for span in page_spans(path, per_piece)]
+    settings = {
+        "out": tables.folder.address,
+        "splitter": splitter,
+        "per_part": per_part,
+        "pieces": _as_json(pieces),
+    }
+    work = _begin(tables, fingerprint([stamps, settings]))
+    todo = undone(work, "reports", ".json", len(pieces), REPORT_FORM)
+    do(Tasks(worker=SplitPages, settings=settings, numbers=todo, noun="pieces of pages split"))
+    reports = [
+        json.loads(work.read_bytes("reports", f"{part(number)}.json")) for number in range(len(pieces))
+    ]
+    diagnostics = _diagnostics(reports, work, pieces)
+    if diagnostics.num_errors:
+        work.delete_folder()
+        tables.clear(CORPUS)
+    diagnostics.raise_errors()
+    _seal(tables, reports, {"splitter": splitter, "notes": list(diagnostics.warnings)}, stamps)
+    work.delete_folder()
+    return _described(tables, is_new=True)
+
+
+def _seal(
+    tables: TableStore,
+    reports: Sequence[Mapping[str, Any]],
+    config: Mapping[str, object],
+    stamps: Mapping[str, str],
+) -> None:
+    num_pages, num_rows = (sum(report[key] for report in reports) for key in ("num_pages", "num_rows"))
+    parts = {name: digest for report in reports for name, digest in report["parts"].items()}
+    tables.seal(CORPUS, parts, num_rows, config={**config, "num_pages": num_pages}, inputs=stamps)
+
+
+def _sealed(tables: TableStore, splitter: str, stamps: Mapping[str, str]) -> SealedCorpus | None:
+    manifest = tables.manifest_if_whole(CORPUS)
+    if manifest is None:
+        return None
+    same = manifest["config"].get("splitter") == splitter and manifest["inputs"] == dict(stamps)
+    return _described(tables, is_new=False) if same else None
+
+
+def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
+    manifest = tables.manifest(CORPUS)
+    return SealedCorpus(
+        folder="/".join([tables.folder.root.rstrip("/"), CORPUS.name]),
+        num_pages=manifest["config"]["num_pages"],
+        num_passages=manifest["num_rows"],
+        notes=tuple(manifest["config"]["notes"]),
+        is_new=is_new,
+    )
+
+
+def _absolute(path: str) -> str:
+    return path if is_uri(path) else os.path.abspath(path)
+
+
+def _work_of(out: str) -> Folder:
+    return Folder("/".join([out.rstrip("/"), "work", CORPUS.name]))
+
+
+def _begin(tables: TableStore, made_from: str) -> Folder:
+    """Return the folder of reports; clear it and the table if they were made from anything else."""
+    work = _work_of(tables.folder.root)
+    if not work.exists(made_from):
+        work.delete_folder()
+        tables.clear(CORPUS)
+        work.write_bytes(b"", made_from)
+    return work
+
+
+def _as_json(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    return [{"path": path, **asdict(span)} for path, span in pieces]
+
+
+class SplitPages:
+    """Task: split the pages of one piece; write its parts of CORPUS, hashes of its page ids, and last a report."""
+
+    def __init__(
+        self, *, out: str, splitter: str, per_part: int, pieces: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._tables, self._work = TableStore(out), _work_of(out)
+        self._split = splitter_named(splitter)
+        self._per_part = per_part
+        self._pieces = pieces
+
+    def __call__(self, number: int) -> None:
+        piece = dict(self._pieces[number])
+        path, span = piece.pop("path"), Span(**piece)
+        pages = _Pages(path=path, span=span, split=self._split)
+        writer = self._tables.part_writer(CORPUS, number)
+        passages = pages.passages()
+        while batch := list(itertools.islice(passages, self._per_part)):
+            # after an error the rest is only checked; repeated pages are reported when all pieces are split
+            if not pages.diagnostics.num_errors and len({*pages.hashes}) == len(pages.hashes):
+                writer.append(pl.DataFrame(batch, schema=CORPUS_COLUMNS, orient="row"))
+        if pages.diagnostics.num_errors and span.start:
+            pages = _with_line_numbers(pages)
+        write_array(np.array(pages.hashes, np.uint64), self._work, "pages", f"{part(number)}.npy")
+        report = {
+            "num_pages": pages.num_pages,
+            "num_rows": writer.num_rows,
+            "parts": writer.parts,
+            "diagnostics": pages.diagnostics.kinds(),
+        }
+        self._work.write_bytes(json.dumps(report).encode(), "reports", f"{part(number)}.json")
+
+
+@dataclass(kw_only=True)
+class _Pages:
+    """One pass over the pages of a piece, with its counts and errors so far."""
+
+    path: str
+    span: Span
+    split: Splitter
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    num_pages: int = 0
+    hashes: list[int] = field(default_factory=list)
+
+    def passages(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield doc_id, page_id, title, text of every passage."""
+        for page, record in read_pages(self.path, self.diagnostics, self.span):
+            self.hashes += [_hash(page.page_id)] if page.page_id else []
+            if not record.faulty:
+                self.num_pages += 1
+                yield from self._of_page(page)
+
+    def _of_page(self, page: Page) -> Iterator[tuple[str, str, str, str]]:
+        number = 0
+        for number, text in enumerate(self.split(page), 1):
+            yield f"{page.page_id}#{number}", page.page_id, page.title, text
+        if not number:
+            self.diagnostics.warning("pages without words, thus without passages", page.page_id)
+
+
+def _hash(page_id: str) -> int:
+    # 64 bits: for KILT's 5.9 million pages, the probability of any collision is about one in a million
+    return xxhash.xxh3_64_intdigest(page_id.encode())
+
+
+def _with_line_numbers(pages: _Pages) -> _Pages:
+    """Repeat the pass, so that errors have the line numbers of the whole file."""
+    again = _Pages(path=pages.path, span=numbered(pages.path, pages.span), split=pages.split)
+    for _ in again.passages():
+        pass
+    return again
+
+
+def _diagnostics(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Sequence[Piece]) -> Diagnostics:
+    """Return the errors and warnings of all pieces, and errors for repeated ids."""
+    diagnostics = Diagnostics()
+    for report in reports:
+        diagnostics.add(report["diagnostics"])
+    hashes = [open_array(work, "pages", f"{part(number)}.npy") for number in range(len(pieces))]
+    distinct, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
+    repeated = set(distinct[counts > 1].tolist())
+    if repeated:
+        numbers = [number for number, piece in enumerate(hashes) if repeated & set(piece.tolist())]
+        _report_repeats([pieces[number] for number in numbers], repeated, diagnostics)
+    if not any(report["num_pages"] for report in reports) and not diagnostics.num_errors:
+        diagnostics.error("no pages", f"no pages in {', '.join(dict.fromkeys(path for path, _ in pieces))}")
+    return diagnostics
+
+
+def _report_repeats(pieces: Sequence[Piece], repeated: set[int], diagnostics: Diagnostics) -> None:
+    seen: set[str] = set()
+    for path, span in pieces:
+        for page, record in read_pages(path, Diagnostics(), numbered(path, span) if span.start else span):
+            if _hash(page.page_id) in repeated:
+                _check_repeat(page, record, seen, diagnostics)
+
+
+def _check_repeat(page: Page, record: Record, seen: set[str], diagnostics: Diagnostics) -> None:
+    if page.page_id in seen:
+        text = f"{record.location}: page {page.page_id!r} repeats an earlier one"
+        diagnostics.error(f"repeated pages in {record.path}", text)
+    seen.add(page.page_id)

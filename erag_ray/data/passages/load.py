@@ -1,0 +1,259 @@
+"""Loading of passage files: JSON Lines (ours, BEIR's, Pyserini's), plain or gzip, Parquet, and sealed CORPUS tables.
+
+A format's function yields batches: the ids of all passages (to find repeated ones) and the selected rows, so that
+millions of passages are never in memory at once. A new format is one function and one line in `PASSAGE_FORMATS`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.documents import TEXT_KEYS, Document, document_of
+from erag_ray.data.files.ids import DOCUMENT_IDS, ID_FORM, IdKeys
+from erag_ray.data.files.jsonl import Paths, Record, listed
+from erag_ray.data.files.parquet import (
+    READ_ERRORS,
+    column_names,
+    has_columns,
+    id_column,
+    report_unreadable,
+    scan_parquet,
+    text_column,
+)
+from erag_ray.data.files.records import read_records
+from erag_ray.data.files.squad import page_key, page_keys
+from erag_ray.store.files import is_folder
+from erag_ray.store.tables import part_paths
+from erag_ray.support.errors import InputError
+
+CORPUS_COLUMNS = pl.Schema(
+    {"doc_id": pl.String(), "page_id": pl.String(), "title": pl.String(), "text": pl.String()}
+)
+ID_COLUMNS = pl.Schema({"doc_id": pl.String(), "place": pl.UInt32()})
+BATCH_SIZE = 1 << 16
+TAB_COLUMNS = (("id", "text", "title"), ("id", "text"))
+"""Columns of tab-separated passages without a header: DPR's, and those of MS MARCO."""
+
+Passage = tuple[str, str | None, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Selection of passages: those of these documents or of these pages; all if both are None."""
+
+    doc_ids: frozenset[str] | None
+    page_ids: frozenset[str] | None
+
+    @property
+    def everything(self) -> bool:
+        """Whether all passages are selected."""
+        return self.doc_ids is None and self.page_ids is None
+
+    def __call__(self, doc_id: str, page_id: str | None) -> bool:
+        """Return whether the passage is selected."""
+        return self.everything or doc_id in (self.doc_ids or ()) or page_id in (self.page_ids or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A batch of a file's passages.
+
+    Attributes:
+        ids: doc_id and line or row of every passage.
+        passages: the selected passages, as CORPUS.
+    """
+
+    ids: pl.DataFrame
+    passages: pl.DataFrame
+
+
+def load_passages(
+    paths: Paths,
+    diagnostics: Diagnostics,
+    *,
+    doc_ids: Iterable[str] | None = None,
+    page_ids: Iterable[str | None] | None = None,
+) -> pl.DataFrame:
+    """Load CORPUS from one passage file or several, in the files' order (thus a page's passages in reading order).
+
+    Args:
+        paths: JSON Lines or Parquet with an id (``doc_id`` or another of `files.ids.DOCUMENT_IDS`), a text (one of
+            `files.documents.TEXT_KEYS`) and optional ``page_id`` and ``title``, or the folder of a sealed CORPUS.
+        diagnostics: receives all errors and warnings, also of passages that are not selected.
+        doc_ids: load these passages ...
+        page_ids: ... and those of these pages; all if both are None. Pages are compared by `page_key`.
+    """
+    selection = Selection(
+        doc_ids=None if doc_ids is None else frozenset(doc_ids),
+        page_ids=None
+        if page_ids is None
+        else frozenset(page_key(page) for page in page_ids if page is not None),
+    )
+    num_before = diagnostics.num_errors
+    files = [file for path in listed(paths) for file in _files_of(path, diagnostics)]
+    seen: list[pl.DataFrame] = []
+    passages = [pl.DataFrame(schema=CORPUS_COLUMNS)]
+    for path in files:
+        for batch in PASSAGE_FORMATS[format_of(path)](path, diagnostics, selection):
+            seen.append(batch.ids.with_columns(path=pl.lit(path, dtype=pl.Categorical())))
+            passages.append(batch.passages)
+    if not any(frame.height for frame in seen) and diagnostics.num_errors == num_before:
+        diagnostics.error("no passages", f"no passages in {', '.join(files) or 'an empty list of files'}")
+    repeats = _report_repeats(pl.concat(seen), diagnostics) if seen else False
+    corpus = pl.concat(passages)
+    return corpus.unique("doc_id", keep="first", maintain_order=True) if repeats else corpus
+
+
+def _files_of(path: str, diagnostics: Diagnostics) -> list[str]:
+    """Return the file itself, or the parts of a sealed table."""
+    if not is_folder(path):
+        return [path]
+    try:
+        return part_paths(path)
+    except InputError as error:
+        diagnostics.error(f"folder {path}", *error.problems)
+        return []
+
+
+def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
+    """Record an error for each repetition of an id; return whether there is any."""
+    repeated = seen.filter(pl.col("doc_id").is_duplicated())
+    location = pl.concat_str(pl.col("path").cast(pl.String), pl.lit(":"), pl.col("place").cast(pl.String))
+    later = (
+        repeated.with_columns(place=location)
+        .with_columns(first=pl.col("place").first().over("doc_id"))
+        .filter(~pl.col("doc_id").is_first_distinct())
+    )
+    texts = [
+        f"{row['place']}: doc_id {row['doc_id']!r} repeats the one at {row['first']}"
+        for row in later.head(NUM_NAMED).iter_rows(named=True)
+    ]
+    diagnostics.error("repeated doc_ids in the passages", *texts, count=later.height)
+    return later.height > 0
+
+
+def read_jsonl(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
+    """Yield the passages of a JSON Lines file."""
+    passages = _jsonl_passages(path, diagnostics)
+    while chunk := list(itertools.islice(passages, BATCH_SIZE)):
+        ids = [(passage[0], line) for line, passage in chunk]
+        selected = [passage for _, passage in chunk if selection(passage[0], passage[1])]
+        yield Batch(
+            ids=pl.DataFrame(ids, schema=ID_COLUMNS, orient="row"),
+            passages=pl.DataFrame(selected, schema=CORPUS_COLUMNS, orient="row"),
+        )
+
+
+def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, Passage]]:
+    for record in read_records(path, diagnostics, columns=TAB_COLUMNS):
+        passage = _passage(record)
+        if record.faulty:
+            continue
+        if not passage[3].strip():
+            diagnostics.warning("passages without text", passage[0])
+        yield record.line, passage
+
+
+def _passage(record: Record) -> Passage:
+    try:
+        document = document_of(record.values)
+    except ValueError as error:
+        record.fault("wrong passages", str(error))
+        return "", None, "", ""
+    if document.doc_id is None or document.text is None:
+        return record.identifier(DOCUMENT_IDS), None, "", record.text("text")
+    return passage_of(document)
+
+
+def passage_of(document: Document) -> Passage:
+    """Return a document as a row of CORPUS.
+
+    Raises:
+        ValueError: it has no id or no text.
+    """
+    if document.doc_id is None or document.text is None:
+        name = "doc_id" if document.doc_id is None else "text"
+        form = ID_FORM if document.doc_id is None else "it must be a string"
+        raise ValueError(f"{name} is missing; {form}")
+    # a BEIR document is its own page
+    page_id = document.page_id or (document.doc_id if document.id_key == "_id" else "")
+    return document.doc_id, page_key(page_id) or None, document.title or "", document.text
+
+
+def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
+    """Yield the passages of a Parquet file as one batch; texts are loaded for the selected rows only."""
+    frame = scan_parquet(path, (), diagnostics)
+    columns = None if frame is None else _columns(frame, path, diagnostics)
+    if frame is None or columns is None:
+        return
+    try:
+        yield _parquet_batch(frame.select("row", **columns), path, diagnostics, selection)
+    except READ_ERRORS as error:
+        report_unreadable(path, error, diagnostics)
+
+
+def _columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:
+    """Return the columns of CORPUS; None, and errors, if the file lacks an id or a text, or has other types."""
+    num_before, names = diagnostics.num_errors, column_names(frame)
+    doc_id = id_column(frame, DOCUMENT_IDS, path, diagnostics)
+    text = next((name for name in TEXT_KEYS if name in names), "text")
+    has_text = has_columns(frame, [text], path, diagnostics)
+    null = pl.lit(None, pl.String())
+    columns = {
+        "doc_id": doc_id,
+        # a BEIR document is its own page
+        "page_id": doc_id if DOCUMENT_IDS.among(names) == ["_id"] else null,
+        "title": text_column(frame, "title", path, diagnostics) if "title" in names else null,
+        "text": text_column(frame, text, path, diagnostics) if has_text else null,
+    }
+    if "page_id" in names:
+        columns["page_id"] = id_column(frame, IdKeys("page_id", frozenset()), path, diagnostics)
+    good = {name: column for name, column in columns.items() if column is not None}
+    return good if diagnostics.num_errors == num_before else None
+
+
+def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, selection: Selection) -> Batch:
+    no_id = pl.col("doc_id").fill_null("").str.strip_chars() == ""
+    no_text = pl.col("text").is_null()
+    blank = pl.col("text").str.strip_chars() == ""
+    checked = frame.select("row", "doc_id", no_id=no_id, no_text=no_text, blank=blank).collect()
+    for flag, name in (("no_id", "doc_id"), ("no_text", "text")):
+        rows = checked.filter(flag)["row"]
+        texts = [f"{path}: row {row}: {name} is missing" for row in rows.head(NUM_NAMED)]
+        diagnostics.error(f"missing {name} in {path}", *texts, count=len(rows))
+    empty = checked.filter("blank")["doc_id"].fill_null("")
+    if len(empty):
+        diagnostics.warning("passages without text", *empty.head(NUM_NAMED), count=len(empty))
+    good = checked.filter(~pl.col("no_id") & ~pl.col("no_text"))
+    selected = frame.filter(~no_id & ~no_text & _is_selected(selection)).collect().sort("row")
+    return Batch(
+        ids=good.select("doc_id", place=pl.col("row").cast(pl.UInt32)),
+        passages=selected.select("doc_id", page_keys("page_id"), pl.col("title").fill_null(""), "text"),
+    )
+
+
+def _is_selected(selection: Selection) -> pl.Expr:
+    if selection.everything:
+        return pl.lit(True)
+    doc_ids = pl.Series(sorted(selection.doc_ids or ()), dtype=pl.String)
+    page_ids = pl.Series(sorted(selection.page_ids or ()), dtype=pl.String)
+    in_pages = page_keys("page_id").is_in(page_ids.implode()).fill_null(False)
+    return pl.col("doc_id").is_in(doc_ids.implode()) | in_pages
+
+
+def format_of(path: str) -> str:
+    """Return the format by the file's extension: a key of `PASSAGE_FORMATS`, else jsonl."""
+    extension = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
+    return extension if extension in PASSAGE_FORMATS else "jsonl"
+
+
+PASSAGE_FORMATS: dict[str, Callable[[str, Diagnostics, Selection], Iterator[Batch]]] = {
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+}

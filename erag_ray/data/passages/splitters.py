@@ -1,0 +1,106 @@
+"""Splitters: functions from a page to the texts of its passages, in reading order.
+
+"100 words" has several definitions (see each rule's source). A new rule is one function and one line in `SPLITTERS`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from erag_ray.support.registry import find
+
+PASSAGE_WORDS = 100
+WINDOWS = re.compile(r"whitespace([1-9]\d{0,5})")
+SECTION = "Section::::"
+CHARACTERS, OVERLAP = 300, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """An article in the form of KILT's knowledge source.
+
+    Attributes:
+        page_id: ``wikipedia_id``.
+        title: ``wikipedia_title``.
+        paragraphs: ``text``: the title again, then paragraphs; section headings start with ``Section::::``.
+    """
+
+    page_id: str
+    title: str
+    paragraphs: tuple[str, ...]
+
+
+Splitter = Callable[[Page], Iterator[str]]
+
+
+def whitespace100(page: Page) -> Iterator[str]:
+    """Yield disjoint windows of 100 white-space separated words over the whole page; the last may be shorter.
+
+    The first paragraph (the title) and section headings are left out. The rule of Pyserini's
+    ``scripts/kilt/convert_kilt_to_fixed_passages_jsonl.py``, except for pages without words: one empty passage there,
+    none here.
+    """
+    return windows(page, PASSAGE_WORDS)
+
+
+def windows(page: Page, size: int) -> Iterator[str]:
+    """Yield windows of ``size`` words, as `whitespace100` does."""
+    words = (word for paragraph in _body(page) for word in paragraph.split())
+    while window := list(itertools.islice(words, size)):
+        yield " ".join(window)
+
+
+def recursive_characters(page: Page) -> Iterator[str]:
+    """Yield chunks of at most 300 characters with an overlap of up to 20, by LangChain's text splitter.
+
+    ``RecursiveCharacterTextSplitter(chunk_size=300, chunk_overlap=20)`` over the paragraphs, joined by empty lines, as
+    in the dual-label paper (section 3.1).
+    """
+    text = "\n\n".join(stripped for paragraph in _body(page) if (stripped := paragraph.strip()))
+    yield from _langchain().split_text(text)
+
+
+def _body(page: Page) -> Iterator[str]:
+    """Return the paragraphs after the title, without section headings."""
+    return (paragraph for paragraph in page.paragraphs[1:] if not paragraph.startswith(SECTION))
+
+
+@functools.cache
+def _langchain() -> Any:
+    splitters = importlib.import_module("langchain_text_splitters")
+    return splitters.RecursiveCharacterTextSplitter(chunk_size=CHARACTERS, chunk_overlap=OVERLAP)
+
+
+def splitter_named(name: str) -> Splitter:
+    """Return a splitter of `SPLITTERS`, whitespaceN for windows of N words, or package.module:name.
+
+    Raises:
+        ValueError: the name is unknown, or a required package is not installed.
+    """
+    if size := WINDOWS.fullmatch(name):
+        return functools.partial(windows, size=int(size[1]))
+    if name in GONE:
+        raise ValueError(
+            f"the splitter {name} is gone; split the pages yourself and name the file in passages"
+        )
+    splitter = find("splitter", name, SPLITTERS)
+    package = PACKAGES.get(name)
+    if package and importlib.util.find_spec(package) is None:
+        raise ValueError(f"the splitter {name} needs the package {package}, which is not installed")
+    return splitter
+
+
+SPLITTERS: dict[str, Splitter] = {
+    "whitespace100": whitespace100,
+    "recursive_characters": recursive_characters,
+}
+PACKAGES = {"recursive_characters": "langchain_text_splitters"}
+GONE = ("dpr_wrap", "kilt_official")
+"""Splitters of former versions, by spaCy."""

@@ -1,0 +1,100 @@
+"""Entries: RUNS before the passages are loaded, with what a file says of pages, texts and latency.
+
+Every reader of a run format returns entries, best first, ranks 1..n. `predictions.resolve_pages` turns pages into
+passages, `texts` takes texts and latencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.ids import RUN_IDS, IdKeys, identifier
+from erag_ray.data.files.jsonl import Record
+from erag_ray.data.files.records import read_records
+
+RUN_COLUMNS = pl.Schema(
+    {
+        "run_id": pl.String(),
+        "query_id": pl.String(),
+        "rank": pl.Int32(),
+        "doc_id": pl.String(),
+        "score": pl.Float64(),
+    }
+)
+ENTRY_COLUMNS = pl.Schema(
+    {
+        **RUN_COLUMNS,
+        "page_id": pl.String(),
+        "page_text": pl.String(),
+        "title": pl.String(),
+        "text": pl.String(),
+        "seconds": pl.Float64(),
+    }
+)
+"""RUNS; for a KILT prediction without a document its page, and the text of the passage that it means; for a list with
+texts the document's title (null: unknown) and text; the latency of the query's retrieval. A list that found nothing,
+and whose latency is known, is a row of rank 0 without a document."""
+
+
+def as_entries(ranked: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return ranked lists as entries of one run; columns that a format does not have are null."""
+    absent = {column: kind for column, kind in ENTRY_COLUMNS.items() if column not in ranked.columns}
+    filled = ranked.with_columns(pl.lit(None, kind).alias(column) for column, kind in absent.items())
+    return filled.with_columns(run_id=pl.lit(name)).select(ENTRY_COLUMNS.names()).cast(ENTRY_COLUMNS)
+
+
+def in_trec_order(entries: pl.DataFrame, precision: type[pl.DataType]) -> pl.DataFrame:
+    """Sort by query, descending score, then descending doc_id (by bytes), and add ``rank``."""
+    return (
+        entries.with_columns(_score=pl.col("score").cast(precision))
+        .sort("query_id", "_score", "doc_id", descending=[False, True, True])
+        .with_columns(rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over("query_id"))
+        .drop("_score")
+    )
+
+
+def report_repeats(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> None:
+    """Record an error for each document that is in a list twice."""
+    repeated = ranked.filter(~pl.struct("query_id", "doc_id").is_first_distinct())
+    texts = [
+        f"{path}: run {name!r}, query {query!r}: document {document!r} is in the list more than once"
+        for query, document in repeated.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
+    ]
+    diagnostics.error(f"repeated documents in the lists of run {name!r}", *texts, count=repeated.height)
+
+
+def of_run(
+    frame: pl.LazyFrame, column: pl.Expr, name: str, path: str, diagnostics: Diagnostics
+) -> pl.LazyFrame:
+    """Select the run called ``name`` from a file with several, which ``column`` names; of one run all rows."""
+    run_ids = frame.select(column.unique().sort()).collect().to_series().to_list()
+    if len(run_ids) < 2:
+        return frame
+    if name not in run_ids:
+        names = ", ".join([*map(str, run_ids[:NUM_NAMED]), *(["..."] if len(run_ids) > NUM_NAMED else [])])
+        text = f"{path}: no run {name!r}; the file has {names}. Name the run as one of these, or write a file for each"
+        diagnostics.error(f"no such run in {path}", text)
+    return frame.filter(column == name)
+
+
+def records_by_query(
+    path: str, keys: IdKeys, name: str, diagnostics: Diagnostics
+) -> Iterator[tuple[Record, str]]:
+    """Yield the records of a JSON Lines run with their query, under ``keys``; a query that comes twice is an error."""
+    locations: dict[str, str] = {}
+    firsts: dict[str | None, str] = {}
+    for record in read_records(path, diagnostics):
+        query_id = record.identifier(keys)
+        first = locations.setdefault(query_id, record.location)
+        if query_id and first != record.location:
+            record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
+        run_id = identifier(next((record.values[key] for key in RUN_IDS.among(record.values)), None))
+        if run_id not in firsts and firsts:
+            other, location = next(iter(firsts.items()))
+            text = f"a list of run {run_id!r}, and that at {location} is of run {other!r}. Write a file for each run"
+            record.fault("several runs", text)
+        firsts.setdefault(run_id, record.location)
+        yield record, query_id

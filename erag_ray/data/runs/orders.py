@@ -1,0 +1,91 @@
+"""Lists whose scores rise from the best document to the worst: ranks, distances, or lists that are worst first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+
+RISING_FRACTION = 0.9
+"""Fraction of the lists with scores that rise with the rank from which on this is an error, not chance."""
+NUM_SHOWN = 3
+FROM_END = "The highest score is the best, so these lists would be read from their end"
+BY_RANK_COLUMN = (
+    f"{FROM_END}. Write scores that fall with the rank, such as minus the rank or minus the distance; if the scores "
+    "are right, write 0 for every rank."
+)
+BY_ROW = (
+    f"{FROM_END}. Write scores that fall from row to row, such as minus the distance, or a column rank; if the scores "
+    "are right, sort the rows of each list by falling score."
+)
+BY_RANK = (
+    "They are ranks or distances, or the lists are worst first. Give the best document first and scores that fall, "
+    "such as minus the distance, or leave the scores out."
+)
+
+
+class RisingFault(NamedTuple):
+    """A fault of the scores of a run; ``line`` is the first line, if known."""
+
+    line: int | None
+    text: str
+
+
+def report_rising(
+    ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics, advice: str = BY_RANK
+) -> bool:
+    """Record an error and return True if scores rise with the rank in nearly all lists of a run.
+
+    Args:
+        ranked: ``query_id``, ``rank`` (a number: the order that the lists claim), ``score``, and ``line``, if known.
+        name: of the run.
+        path: of its file.
+        diagnostics: receives the error, and a warning about single lists among others.
+        advice: the consequence and what to do.
+    """
+    if (fault := rising_fault(ranked)) is None:
+        rising = _lists(ranked).filter(pl.col("rises") & (pl.col("steps") > 1))["query_id"]
+        if len(rising) and advice == BY_RANK:
+            kind = f"run {name!r}: lists whose scores rise with the rank, which is used"
+            diagnostics.warning(kind, *rising.head(NUM_NAMED), count=len(rising))
+        return False
+    location = f"{path}:{fault.line}" if fault.line else path
+    text = f"{location}: run {name!r}: {fault.text}. {advice}"
+    diagnostics.error(f"scores that rise with the rank in run {name!r}", text)
+    return True
+
+
+def rising_fault(ranked: pl.DataFrame) -> RisingFault | None:
+    """Return the first line (if known) and a text about lists whose scores rise; None if they do not, or too few."""
+    lists = _lists(ranked)
+    rising = lists.filter("rises")
+    rows = ranked.join(rising, on="query_id", how="semi", maintain_order="left")
+    are_ranks = rows.select((pl.col("rank") == pl.col("score")).all()).item()
+    # a single list of two documents is too little evidence, unless its scores are its ranks
+    if rising.height < RISING_FRACTION * max(lists.height, 1) or not (are_ranks or rising["steps"].sum() > 1):
+        return None
+    first = rows.filter(query_id=rising["query_id"][0]).drop_nulls("score").sort("rank").head(NUM_SHOWN)
+    pairs = ", ".join(
+        f"rank {rank:.10g} score {score:.10g}" for rank, score in first.select("rank", "score").iter_rows()
+    )
+    lines = f" (lines {', '.join(map(str, first['line']))})" if "line" in first.columns else ""
+    what = "are ranks" if are_ranks else "rise with the rank"
+    text = f"scores {what} in {rising.height:,} of {lists.height:,} lists, such as query {first['query_id'][0]!r}: "
+    text += f"{pairs}{lines}"
+    return RisingFault(int(first["line"][0]) if lines else None, text)
+
+
+def _lists(ranked: pl.DataFrame) -> pl.DataFrame:
+    """Return the lists with more than one score: ``query_id``, ``steps`` (that rise) and whether it ``rises``.
+
+    A rank without information (missing, the same in the whole list) never counts as rising.
+    """
+    ordered = ranked.drop_nulls("score").sort("rank", -pl.col("score"), nulls_last=True, maintain_order=True)
+    step = pl.col("score").diff()
+    is_order = pl.col("rank").is_not_null().all() & (pl.col("rank").n_unique() > 1)
+    lists = ordered.group_by("query_id", maintain_order=True).agg(
+        steps=(step > 0).sum(), rises=is_order & ~(step < 0).any(), differs=pl.col("score").n_unique() > 1
+    )
+    return lists.filter("differs")

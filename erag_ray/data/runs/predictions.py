@@ -1,0 +1,149 @@
+"""KILT predictions as entries of a run, and their resolution to passages.
+
+A prediction's provenance lists pages, but readers take passages: `resolve_pages` maps the one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.documents import finite
+from erag_ray.data.files.ids import DOCUMENT_IDS, QUESTION_IDS, checked_id
+from erag_ray.data.files.jsonl import Record
+from erag_ray.data.files.squad import page_key
+from erag_ray.data.runs.entries import RUN_COLUMNS, as_entries, records_by_query
+
+PREDICTION_COLUMNS = pl.Schema(
+    {
+        "query_id": pl.String(),
+        "rank": pl.Int32(),
+        "doc_id": pl.String(),
+        "score": pl.Float64(),
+        "page_id": pl.String(),
+        "page_text": pl.String(),
+    }
+)
+_Entry = tuple[str | None, float | None, str | None, str | None]
+
+
+def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
+    """Read the provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
+
+    An entry's ``doc_id`` (or another of `DOCUMENT_IDS`) is the document; without one, ``wikipedia_id`` and ``text``
+    (the column ``page_text``) identify it.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for record, query_id in records_by_query(path, QUESTION_IDS, name, diagnostics):
+        entries = list(_entries(record, query_id, name))
+        if not record.faulty:
+            rows.extend((query_id, rank, *entry) for rank, entry in enumerate(entries, 1))
+    ranked = pl.DataFrame(rows, schema=PREDICTION_COLUMNS, orient="row").sort("query_id", "rank")
+    return as_entries(ranked, name)
+
+
+def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
+    if "output" not in record.values:
+        named = [key for key, value in record.values.items() if isinstance(value, list)]
+        advice = f". Lists with texts are under documents, not {named[0]}" if named else ""
+        record.fault(
+            "predictions without output", f"query {query_id!r} of run {name!r} has no output{advice}"
+        )
+    lists = [record.objects_of(output, "provenance") for output in record.objects("output")]
+    filled = [sources for sources in lists if sources]
+    if len(filled) > 1:
+        record.fault(
+            "several lists", f"query {query_id!r} of run {name!r} has {len(filled)} provenance lists, not one"
+        )
+    seen: set[str] = set()
+    for source in filled[0] if filled else ():
+        entry = _entry(source, record)
+        if entry[0] is not None and entry[0] in seen:
+            record.fault(
+                "repeated documents",
+                f"run {name!r}, query {query_id!r}: document {entry[0]!r} is in the list more than once",
+            )
+        seen.add(entry[0] or "")
+        yield entry
+
+
+def _entry(source: dict[str, Any], record: Record) -> _Entry:
+    try:
+        doc_id, _ = DOCUMENT_IDS.id_of(source)
+        page_id = checked_id(source.get("wikipedia_id"), "wikipedia_id") if doc_id is None else None
+    except ValueError as error:
+        record.fault("wrong ids", str(error))
+        return None, None, None, None
+    text = source.get("text")
+    if doc_id is None and page_id is None:
+        record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
+    page = page_key(page_id) if page_id is not None else None
+    return (
+        doc_id,
+        finite(source.get("score")),
+        page,
+        text if isinstance(text, str) and page is not None else None,
+    )
+
+
+def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> pl.DataFrame:
+    """Return RUNS: entries identified only by page get a passage of CORPUS; other entries are unchanged.
+
+    The passage is the page's passage with the entry's text, else the page's first. A passage that repeats in a list
+    keeps its first rank, and ranks are renumbered 1..n. A page without passages in ``corpus`` is an error. Lists that
+    found nothing (rank 0) are left out.
+    """
+    entries = entries.filter(pl.col("rank") > 0)
+    if not entries["doc_id"].null_count():
+        return entries.select(RUN_COLUMNS.names())
+    joined = _with_passages(entries, corpus)
+    _report_unknown_pages(joined.filter(pl.col("doc_id").is_null()), diagnostics)
+    list_key = ("run_id", "query_id")
+    resolved = joined.drop_nulls("doc_id").sort(*list_key, "rank")
+    first = pl.struct(*list_key, "doc_id").is_first_distinct()
+    for kind, rows in (
+        ("repeated pages in a list, left out (query: page)", resolved.filter(~first)),
+        (
+            "texts that equal no passage of their page, whose first passage is used (query: page)",
+            _unmatched(resolved),
+        ),
+    ):
+        if rows.height:
+            names = [
+                f"{query}: {page}" for query, page in rows.select("query_id", "page_id").head(5).iter_rows()
+            ]
+            diagnostics.warning(kind, *names, count=rows.height)
+    rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(list_key)
+    return resolved.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())
+
+
+def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
+    passages = corpus.drop_nulls("page_id").with_columns(pl.col("text").str.strip_chars())
+    texts = passages.unique(["page_id", "text"], keep="first", maintain_order=True)
+    firsts = passages.unique("page_id", keep="first", maintain_order=True)
+    return (
+        entries.with_columns(pl.col("page_text").str.strip_chars())
+        .join(
+            texts.select("page_id", page_text="text", same_text="doc_id"),
+            on=["page_id", "page_text"],
+            how="left",
+        )
+        .join(firsts.select("page_id", first_passage="doc_id"), on="page_id", how="left")
+        .with_columns(doc_id=pl.coalesce("doc_id", "same_text", "first_passage"))
+    )
+
+
+def _unmatched(entries: pl.DataFrame) -> pl.DataFrame:
+    by_page = pl.col("page_id").is_not_null()
+    return entries.filter(by_page & pl.col("page_text").is_not_null() & pl.col("same_text").is_null())
+
+
+def _report_unknown_pages(unknown: pl.DataFrame, diagnostics: Diagnostics) -> None:
+    texts = [
+        f"run {run!r}, query {query!r}: page {page!r} has no passage in the passages"
+        for run, query, page in unknown.select("run_id", "query_id", "page_id").head(NUM_NAMED).iter_rows()
+    ]
+    diagnostics.error("pages of runs without passages", *texts, count=unknown.height)

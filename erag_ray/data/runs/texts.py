@@ -1,0 +1,124 @@
+"""Texts and latencies that lists bring along: to CORPUS, next to passage files or in place of them, and to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
+from erag_ray.store.schemas import RETRIEVAL_SECONDS
+
+SHOWN_CHARACTERS = 60
+SAME_CHARACTERS = 20
+"""How much of an equal beginning is shown before two texts differ."""
+SOURCE = ("run_id", "query_id", "rank")
+
+
+def load_corpus(
+    paths: Sequence[str], entries: pl.DataFrame, diagnostics: Diagnostics, *, gold: pl.DataFrame
+) -> pl.DataFrame:
+    """Return CORPUS of the documents of runs, and of gold documents and pages: from passage files and from the lists.
+
+    Args:
+        paths: passage files; there may be none where the entries bring texts.
+        entries: of all runs, cut to what is used.
+        diagnostics: receives all errors and warnings, also two texts under one id.
+        gold: PROVENANCE; the passages of a page with the id of a gold document are loaded too.
+    """
+    if not paths:
+        # lists of no question have an error of their own
+        if entries.height and not entries["text"].count():
+            run, query, *ids = entries.select("run_id", "query_id", "doc_id", "page_id").row(0)
+            example = f" (run {run!r}, query {query!r}: {next(one for one in ids if one is not None)!r})"
+            diagnostics.error(
+                "no passages",
+                f"passages: none are given, and the lists have ids without texts{example}. Set passages to the texts "
+                "of the documents, or give lists with texts",
+            )
+        return with_texts(pl.DataFrame(schema=CORPUS_COLUMNS), entries, diagnostics)
+    corpus = load_passages(
+        paths,
+        diagnostics,
+        doc_ids=[*entries["doc_id"].drop_nulls(), *gold["doc_id"].drop_nulls()],
+        page_ids=[*entries["page_id"], *gold["page_id"], *gold["doc_id"]],
+    )
+    return with_texts(corpus, entries, diagnostics)
+
+
+def with_texts(corpus: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnostics) -> pl.DataFrame:
+    """Return CORPUS with the documents whose texts entries bring; new ones follow, in the order of the entries.
+
+    An id with two texts, or with two titles, is an error. A blank title is an unknown one.
+    """
+    brought = entries.filter(pl.col("text").is_not_null())
+    if not brought.height:
+        return corpus
+    of_lists = brought.unique(["doc_id", "title", "text"], keep="first", maintain_order=True)
+    columns = [*CORPUS_COLUMNS.names(), *SOURCE]
+    rows = pl.concat([_without_source(corpus, entries).select(columns), of_lists.select(columns)])
+    for noun in ("text", "title"):
+        _report_differing(rows, noun, diagnostics)
+    titled = pl.col("title").filter(_is_titled()).first().fill_null("")
+    first = rows.group_by("doc_id", maintain_order=True).agg(
+        pl.col("page_id").drop_nulls().first(), titled, pl.col("text").first()
+    )
+    return first.select(CORPUS_COLUMNS.names()).cast(CORPUS_COLUMNS)
+
+
+def _without_source(corpus: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns that name a list; null: from the passage files."""
+    return corpus.with_columns(pl.lit(None, entries.schema[name]).alias(name) for name in SOURCE)
+
+
+def _is_titled() -> pl.Expr:
+    return pl.col("title").fill_null("").str.strip_chars() != ""
+
+
+def _report_differing(rows: pl.DataFrame, noun: str, diagnostics: Diagnostics) -> None:
+    """Record an error for each id with two values in the column ``noun``: both, and where they come from."""
+    known = (rows if noun == "text" else rows.filter(_is_titled())).select("doc_id", noun, *SOURCE)
+    values = known.unique(["doc_id", noun], keep="first", maintain_order=True)
+    differing = values.filter(pl.col("doc_id").is_duplicated()).group_by("doc_id", maintain_order=True)
+    firsts = differing.head(2).partition_by("doc_id", maintain_order=True)
+    texts = [_described(pair.rows(named=True), noun) for pair in firsts[:NUM_NAMED]]
+    diagnostics.error(f"documents with two {noun}s under one id", *texts, count=len(firsts))
+
+
+def _described(pair: Sequence[dict[str, object]], noun: str) -> str:
+    one, other = (str(row[noun]) for row in pair)
+    start = max(0, _num_same(one, other) - SAME_CHARACTERS)
+    first, second = (
+        f"{_cut(text, start)} ({_source(row)})" for text, row in zip((one, other), pair, strict=True)
+    )
+    document = pair[0]["doc_id"]
+    return (
+        f"document {document!r} has two {noun}s: {first} and {second}. Give each {noun} an id of its own, or leave "
+        "out an id that several share: documents of lists are then called by a hash of their title and text"
+    )
+
+
+def _num_same(one: str, other: str) -> int:
+    """Return how many characters two texts share at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _cut(text: str, start: int) -> str:
+    before = "..." if start else ""
+    after = "..." if len(text) > start + SHOWN_CHARACTERS else ""
+    return repr(f"{before}{text[start : start + SHOWN_CHARACTERS]}{after}")
+
+
+def _source(row: dict[str, object]) -> str:
+    if row["run_id"] is None:
+        return "the passages"
+    return f"run {row['run_id']!r}, query {row['query_id']!r}, rank {row['rank']}"
+
+
+def seconds_of(entries: pl.DataFrame) -> pl.DataFrame:
+    """Return RETRIEVAL_SECONDS of the lists whose latency is known."""
+    known = entries.filter(pl.col("seconds").is_not_null())
+    lists = known.unique(["run_id", "query_id"], keep="first", maintain_order=True)
+    return lists.select(RETRIEVAL_SECONDS.columns.names)

@@ -1,0 +1,89 @@
+"""Writing of RUNS as TREC run files and of LABELS as TREC qrels; gzip if the name ends in .gz."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterable
+
+import polars as pl
+
+from erag_ray.data.files.jsonl import Path
+from erag_ray.store.folder import replace_file
+
+
+def write_trec_run(runs: pl.DataFrame, path: Path) -> None:
+    """Write the lists of one run as ``query Q0 document rank score tag``; the tag is its ``run_id``.
+
+    The score is ``n - rank + 1``, not the retriever's, so that any program, with any rule for ties and in single
+    precision, restores exactly the order of ``rank``.
+
+    Raises:
+        ValueError: the rows are of several runs, or an id or the tag is empty or contains white space.
+    """
+    names = runs["run_id"].unique().to_list()
+    if len(names) > 1:
+        raise ValueError(f"a TREC file has one run, got {sorted(names)}")
+    _check_ids(runs, "run_id", "query_id", "doc_id")
+    score = pl.len().over("query_id") - pl.col("rank") + 1
+    rows = runs.sort("query_id", "rank").select("query_id", "doc_id", "rank", score, "run_id")
+    _write(
+        path,
+        (f"{query} Q0 {doc} {rank} {score} {tag}\n" for query, doc, rank, score, tag in rows.iter_rows()),
+    )
+
+
+def write_trec_qrels(labels: pl.DataFrame, path: Path, threshold: float | None = None) -> None:
+    """Write the labels of one annotator as ``query 0 document label``; null labels (not judged) are left out.
+
+    Args:
+        labels: LABELS.
+        path: the file.
+        threshold: labels >= threshold are written as 1, others as 0; optional if all labels are 0 or 1.
+
+    Raises:
+        ValueError: graded labels without a threshold, two labels of one document for one query, or an id that is
+            empty or contains white space.
+    """
+    judged = labels.drop_nulls("label").sort("query_id", "doc_id")
+    _check_ids(judged, "query_id", "doc_id")
+    _check_labels(judged, threshold)
+    label = (pl.col("label") >= (1 if threshold is None else threshold)).cast(pl.Int8)
+    rows = judged.select("query_id", "doc_id", label)
+    _write(path, (f"{query} 0 {doc} {label}\n" for query, doc, label in rows.iter_rows()))
+
+
+def _check_labels(judged: pl.DataFrame, threshold: float | None) -> None:
+    repeated = judged.filter(pl.struct("query_id", "doc_id").is_duplicated())
+    if repeated.height:
+        query, doc = repeated.select("query_id", "doc_id").row(0)
+        raise ValueError(
+            f"query {query!r}, document {doc!r} has several labels; write one annotator at a time"
+        )
+    graded = judged.filter(~pl.col("label").is_in([0.0, 1.0]))
+    if threshold is None and graded.height:
+        raise ValueError(f"graded labels such as {graded['label'][0]} need a threshold to become qrels")
+
+
+def _check_ids(table: pl.DataFrame, *columns: str) -> None:
+    for column in columns:
+        ids = table[column]
+        bad = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]") | (ids == ""))
+        if len(bad):
+            raise ValueError(
+                f"{column} {bad[0]!r} is empty or contains white space, which TREC files do not allow"
+            )
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Write under a temporary name and rename, so that the file is complete whenever it exists."""
+    file = os.fspath(path)
+    unfinished = f"{file}.unfinished"
+    with open(unfinished, "wb") as raw:
+        if file.endswith(".gz"):
+            # no time stamp: equal tables give equal bytes
+            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream:
+                stream.writelines(line.encode() for line in lines)
+        else:
+            raw.writelines(line.encode() for line in lines)
+    replace_file(unfinished, file)

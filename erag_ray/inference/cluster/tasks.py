@@ -1,0 +1,112 @@
+"""Numbered tasks on a pool of Ray actors, with restarts of lost actors and retries of their tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import ray
+import ray.exceptions
+import ray.util
+
+from erag_ray.config.retrieval import SearchConfig
+from erag_ray.inference.cluster.gpus import check_gpus, process_environment
+from erag_ray.inference.cluster.session import gpu_room, nodes_alive, ray_session
+from erag_ray.models.local.memory import is_gpu_lost
+from erag_ray.store.sharded_tasks import Tasks
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.masking import masked_traceback
+from erag_ray.support.progress import counted
+
+# for lost nodes and processes out of memory; a task that kills its process each time ends the job
+TASK_RETRIES = 3
+
+
+@contextlib.contextmanager
+def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks], None]]:
+    """Yield a function that runs tasks on a cluster, ``num_actors`` at a time; all tasks share the actors."""
+    with ray_session(config.ray_address):
+        size = num_actors(config, nodes_alive())
+        # without enough CPUs for all actors, let them share the CPUs
+        has_room = size * config.cpus_per_actor <= ray.cluster_resources().get("CPU", 0)
+        options = {
+            "num_cpus": config.cpus_per_actor if has_room else 0,
+            "num_gpus": config.gpus_per_actor,
+            "runtime_env": {"env_vars": process_environment(config.gpus_per_actor)},
+            "max_restarts": -1,
+            "max_task_retries": TASK_RETRIES,
+        }
+        actors = [_Actor.options(**options).remote() for _ in range(size)]
+        try:
+            yield lambda tasks: _do(tasks, actors, show)
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+
+
+def num_actors(config: SearchConfig, nodes: Sequence[Mapping[str, float]]) -> int:
+    """Return the number of actors: as configured, at most as many as the cluster has GPUs for.
+
+    Raises:
+        JobError: the cluster has not enough GPUs for one actor.
+    """
+    if not config.gpus_per_actor:
+        return config.num_actors
+    room = sum(gpu_room(node.get("GPU", 0), config.gpus_per_actor) for node in nodes)
+    if not room:
+        gpus = [int(node.get("GPU", 0)) for node in nodes]
+        raise JobError(
+            f"search.gpus_per_actor: {config.gpus_per_actor:g}, but no node of the cluster has as many "
+            f"(GPUs by node: {', '.join(map(str, gpus))}). Set it to 0 to search on CPUs"
+        )
+    return min(config.num_actors, room)
+
+
+class TaskActor:
+    """Actor that runs one task after the other and reuses the worker of the previous one."""
+
+    def __init__(self) -> None:
+        self._worker_key: object = None
+        self._worker: Callable[[int], None] | None = None
+
+    def do(self, worker: type[Any], settings: Mapping[str, Any], number: int) -> int:
+        """Run a task and return its number. If its GPU is lost, the process exits, so that Ray retries the task.
+
+        Raises:
+            JobError: torch cannot use this actor's GPUs.
+        """
+        if self._worker is None or self._worker_key != (worker, settings):
+            check_gpus()
+            self._worker, self._worker_key = worker(**settings), (worker, settings)
+        try:
+            self._worker(number)
+        except RuntimeError as error:
+            if not is_gpu_lost(error):
+                raise
+            print(masked_traceback(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        return number
+
+
+_Actor: Any = ray.remote(TaskActor)
+
+
+def _do(tasks: Tasks, actors: list[Any], show: bool) -> None:
+    pool: Any = ray.util.ActorPool(actors)
+    settings = dict(tasks.settings)
+    with counted(tasks.noun, len(tasks.numbers), show=show) as on_progress:
+        done = pool.map_unordered(
+            lambda actor, number: actor.do.remote(tasks.worker, settings, number), tasks.numbers
+        )
+        try:
+            for count, _ in enumerate(done, 1):
+                on_progress(count)
+        except ray.exceptions.RayActorError as error:
+            text = f"{tasks.noun}: a task ended its process {TASK_RETRIES + 1} times. See Ray's worker logs"
+            raise JobError(text) from error
+        except ray.exceptions.RayTaskError as error:
+            cause = getattr(error, "cause", None)
+            raise (cause if isinstance(cause, InputError | JobError) else error) from error

@@ -1,0 +1,349 @@
+"""Build all requests of a job (REQUESTS), and the distinct ones that lack a response (PENDING). Pure.
+
+A request has a kind, a query and a list of documents: lists of one are eRAG's pairs, top-k lists are end-to-end
+evaluation, and the empty list is closed-book. Equal questions with equal texts share a key, whatever their ids, so each
+distinct request runs once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import xxhash
+
+from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
+from erag_ray.prompts.kinds.base import Case, Kind
+from erag_ray.prompts.request import Form, Passage, Request, question_key, text_hash
+from erag_ray.store.responses import KEY_COLUMNS
+from erag_ray.store.schemas import PENDING, REQUESTS, check, conform
+from erag_ray.support.user_code import running
+
+DocIds = pl.List(pl.String)
+HASH_BYTES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """How one kind of request is made for one dataset.
+
+    Attributes:
+        kind: the kind of request.
+        case: dataset and job settings of the kind.
+        form: the part that all its requests share.
+        model: id of the model.
+        reader: id of the reader whose labels use the responses.
+        sees_order: whether the order of passages can change a response.
+    """
+
+    kind: Kind
+    case: Case
+    form: Form
+    model: str
+    reader: str
+    sees_order: bool
+
+    def answers(self, gold_answers: Sequence[str]) -> tuple[str, ...]:
+        """Return the answers of a request, for a question with these gold answers."""
+        return self.kind.answers(self.case, gold_answers)
+
+
+Uses = Mapping[tuple[str, str], Use]
+"""(name of the kind, dataset) -> use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """Passages of a corpus with their hashes and keys, by row."""
+
+    rows: pl.DataFrame
+    """doc_id, doc_row."""
+    hashes: npt.NDArray[np.uint8]
+    """[num_docs, 16], hashes of (title, text)."""
+    order: npt.NDArray[np.intp]
+    """[num_docs], rows in ascending order of their hashes."""
+    keys: npt.NDArray[np.uint64]
+    """[num_docs], keys of lists with this single passage."""
+    titles: pl.Series
+    texts: pl.Series
+
+
+def documents_of(corpus: pl.DataFrame) -> Documents:
+    """Return the passages of CORPUS with their hashes and keys."""
+    hashes = [text_hash(*passage) for passage in corpus.select("title", "text").iter_rows()]
+    joined = b"".join(hashes)
+    return Documents(
+        rows=corpus.select("doc_id").with_row_index("doc_row"),
+        hashes=np.frombuffer(joined, np.uint8).reshape(-1, HASH_BYTES),
+        order=np.argsort(np.frombuffer(joined, f"S{HASH_BYTES}"), kind="stable"),
+        keys=np.fromiter(map(xxhash.xxh3_64_intdigest, hashes), np.uint64, len(hashes)),
+        titles=corpus["title"],
+        texts=corpus["text"],
+    )
+
+
+def ranked_lists(runs: pl.DataFrame, query_ids: pl.Series, depths: Iterable[int]) -> pl.DataFrame:
+    """Return the list of each run, query and depth: columns run_id, query_id, depth, doc_ids in rank order.
+
+    A query without a list in a run gets an empty one.
+    """
+    deepest = runs.sort("run_id", "query_id", "rank").group_by("run_id", "query_id", maintain_order=True)
+    lists = deepest.agg(doc_ids=pl.col("doc_id"))
+    grid = runs.select(pl.col("run_id").unique()).join(query_ids.to_frame("query_id"), how="cross")
+    complete = grid.join(lists, on=["run_id", "query_id"], how="left")
+    filled = complete.with_columns(pl.col("doc_ids").fill_null(pl.lit([], dtype=DocIds)))
+    by_depth = [
+        filled.with_columns(depth=pl.lit(depth, pl.Int32), doc_ids=pl.col("doc_ids").list.head(depth))
+        for depth in depths
+    ]
+    return (
+        pl.concat(by_depth)
+        .select("run_id", "query_id", "depth", "doc_ids")
+        .sort("run_id", "query_id", "depth")
+    )
+
+
+def as_lists_of_one(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return pairs as lists of one document: columns query_id, doc_ids."""
+    return pairs.select("query_id", doc_ids=pl.concat_list("doc_id"))
+
+
+def build_requests(
+    lists: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
+) -> pl.DataFrame:
+    """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``.
+
+    Args:
+        lists: columns kind, query_id, doc_ids.
+        queries: QUERIES with every query of the lists.
+        documents: `documents_of` a corpus with every document of the lists.
+        uses: for every kind and dataset in the lists.
+    """
+    distinct = lists.select("kind", "query_id", "doc_ids").unique().sort("kind", "query_id", "doc_ids")
+    queries_of_kinds = distinct.select("kind", "query_id").unique().join(queries, on="query_id")
+    query_parts = pl.concat(
+        [
+            _NO_QUERY_PARTS,
+            *(_query_part(part, uses) for part in queries_of_kinds.partition_by("kind", "dataset")),
+        ]
+    )
+    joined = distinct.join(query_parts, on=["kind", "query_id"], how="left", maintain_order="left")
+    shown = _shown(joined["doc_ids"], documents, joined["is_ordered"].to_numpy())
+    table = joined.with_columns(passages_key=_passages_keys(shown, documents)).select(REQUESTS.columns.names)
+    check(table, REQUESTS)
+    return table
+
+
+_NO_QUERY_PARTS = pl.DataFrame(
+    schema={
+        "kind": pl.String,
+        "query_id": pl.String,
+        "question_key": pl.UInt64,
+        "model": pl.String,
+        "reader": pl.String,
+        "is_ordered": pl.Boolean,
+    }
+)
+
+
+def _query_part(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
+    """Return the part of a request that depends on kind and query only, for the queries of a dataset."""
+    use = uses[queries["kind"][0], queries["dataset"][0]]
+    with running(f"kind {use.kind.name}: answers", use.kind.answers):
+        keys = [
+            question_key(use.form, question, use.answers(gold_answers))
+            for question, gold_answers in queries.select("question", "answers").iter_rows()
+        ]
+    return queries.select(
+        "kind",
+        "query_id",
+        question_key=pl.Series(keys, dtype=pl.UInt64),
+        model=pl.lit(use.model),
+        reader=pl.lit(use.reader),
+        is_ordered=pl.lit(use.sees_order),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """Lists of documents, in the order in which the model sees them."""
+
+    rows: npt.NDArray[np.int64]
+    """Rows of the documents, list after list."""
+    edges: npt.NDArray[np.int64]
+    """[num_lists + 1], start of each list, and the end."""
+
+
+def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.bool_]) -> _Shown:
+    """Return the rows of the documents, sorted by hash if their order does not matter, so that equal sets are equal.
+
+    Args:
+        doc_ids: lists of ids.
+        documents: documents with all of these ids.
+        is_ordered: [num_lists], whether the order matters.
+    """
+    lengths = doc_ids.list.len().to_numpy().astype(np.int64)
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    ids = doc_ids.explode().drop_nulls().alias("doc_id").to_frame()
+    doc_rows = ids.join(documents.rows, on="doc_id", how="left", maintain_order="left")["doc_row"]
+    assert not doc_rows.null_count(), "prepare checks that the corpus has every document"
+    rows = doc_rows.to_numpy().astype(np.int64)
+    # most lists have one document
+    unordered = np.flatnonzero(np.repeat(~is_ordered & (lengths > 1), lengths))
+    hash_ranks = np.empty_like(documents.order)
+    hash_ranks[documents.order] = np.arange(len(hash_ranks))
+    lists = np.repeat(np.arange(len(lengths)), lengths)[unordered]
+    rows[unordered] = rows[unordered][np.lexsort((hash_ranks[rows[unordered]], lists))]
+    return _Shown(rows=rows, edges=edges)
+
+
+def _passages_keys(shown: _Shown, documents: Documents) -> pl.Series:
+    lengths = np.diff(shown.edges)
+    keys = np.empty(len(lengths), np.uint64)
+    is_single = lengths == 1
+    keys[is_single] = documents.keys[shown.rows[shown.edges[:-1][is_single]]]
+    for number in np.flatnonzero(~is_single):
+        rows = shown.rows[shown.edges[number] : shown.edges[number + 1]]
+        keys[number] = xxhash.xxh3_64_intdigest(documents.hashes[rows].tobytes())
+    return pl.Series("passages_key", keys)
+
+
+def pending(
+    requests: pl.DataFrame, cached: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
+) -> pl.DataFrame:
+    """Return the requests without a response: one row per distinct key.
+
+    Requests with equal questions are adjacent, whatever their kind, so that a model can share work between them.
+
+    Args:
+        requests: REQUESTS to one model.
+        cached: the keys that have a response.
+        queries: QUERIES with every query of the requests.
+        documents: documents of all requests.
+        uses: for every kind and dataset in the requests.
+
+    Returns:
+        question_key, passages_key, text_key (of the question only), kind, query_row (in ``queries``), doc_rows (in
+        ``documents``; sorted by hash for a model that does not see their order): about 60 bytes per row.
+    """
+    missing = requests.join(cached, on=KEY_COLUMNS, how="anti", maintain_order="left")
+    distinct = missing.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
+    numbered = queries.select("query_id", _text_keys(queries)).with_row_index("query_row")
+    joined = distinct.join(numbered, on="query_id", how="left", maintain_order="left")
+    ordered = joined.sort("text_key", *KEY_COLUMNS)
+    sees_order = {use.model: use.sees_order for use in uses.values()}
+    is_ordered = ordered["model"].replace_strict(sees_order, return_dtype=pl.Boolean).to_numpy()
+    shown = _shown(ordered["doc_ids"], documents, is_ordered)
+    lists = pa.LargeListArray.from_arrays(shown.edges, shown.rows.astype(np.uint32))
+    return ordered.select(*KEY_COLUMNS, "text_key", "kind", "query_row", doc_rows=pl.Series(lists))
+
+
+def _text_keys(queries: pl.DataFrame) -> pl.Series:
+    keys = [xxhash.xxh3_64_intdigest(text_hash(question)) for question in queries["question"]]
+    return pl.Series("text_key", keys, dtype=pl.UInt64)
+
+
+def forms_of(uses: Uses, model: str) -> list[Form]:
+    """Return the distinct forms of the requests to a model."""
+    return list(dict.fromkeys(use.form for use in uses.values() if use.model == model))
+
+
+def with_texts(
+    rows: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses, forms: Sequence[Form]
+) -> pa.Table:
+    """Return PENDING: the rows of `pending` with their questions and texts, which are many times as large.
+
+    Args:
+        rows: rows of `pending`.
+        queries: see `pending`.
+        documents: see `pending`.
+        uses: see `pending`.
+        forms: `forms_of` the model.
+    """
+    edges = np.concatenate([[0], np.cumsum(rows["doc_rows"].list.len().to_numpy(), dtype=np.int64)])
+    doc_rows = rows["doc_rows"].explode().drop_nulls()
+    queries_of_rows = queries[rows["query_row"]]
+    uses_of_rows = list(zip(rows["kind"], queries_of_rows["dataset"], rows["query_row"], strict=True))
+    form_numbers = {pair: forms.index(use.form) for pair, use in uses.items() if use.form in forms}
+    answers = {key: uses[key[:2]].answers(queries["answers"][key[2]].to_list()) for key in set(uses_of_rows)}
+    columns = {
+        **{name: rows[name].to_arrow() for name in KEY_COLUMNS},
+        "form": pa.array([form_numbers[key[:2]] for key in uses_of_rows], pa.int64()),
+        "question": queries_of_rows["question"].to_arrow(),
+        "titles": pa.LargeListArray.from_arrays(edges, documents.titles.gather(doc_rows).to_arrow()),
+        "texts": pa.LargeListArray.from_arrays(edges, documents.texts.gather(doc_rows).to_arrow()),
+        "answers": pa.array([answers[key] for key in uses_of_rows], PENDING.columns.field("answers").type),
+    }
+    return conform(pa.table(columns), PENDING, unique=False)
+
+
+class PendingRequests(Sequence[Request]):
+    """Rows of PENDING as requests, created on access."""
+
+    def __init__(self, table: pa.Table, forms: Sequence[Form]) -> None:
+        self.table = table
+        self.forms = forms
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Request: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Request]: ...
+    def __getitem__(self, index: int | slice) -> Request | list[Request]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return list(self._rows(self.table.slice(start, max(0, stop - start))))[::step]
+        return next(self._rows(self.table.slice(range(len(self))[index], 1)))
+
+    def __iter__(self) -> Iterator[Request]:
+        for batch in self.table.to_batches(max_chunksize=256):
+            yield from self._rows(pa.table(batch))
+
+    def _rows(self, table: pa.Table) -> Iterator[Request]:
+        names = ("form", "question", "titles", "texts", "answers")
+        for form, question, titles, texts, answers in zip(
+            *(table.column(name).to_pylist() for name in names), strict=True
+        ):
+            yield Request.of(self.forms[form], question, map(Passage, titles, texts), answers)
+
+
+def count_requests(
+    requests: pl.DataFrame, cached: pl.DataFrame, purposes: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Count requests by kind of request and of list: columns kind, lists, asked, distinct, cached, new.
+
+    Args:
+        requests: REQUESTS to one model.
+        cached: the keys that have a response.
+        purposes: columns kind, query_id, doc_ids, purpose: lists that are counted under their purpose. Of these only
+            keys that no other list has are distinct, cached or new.
+    """
+    num_docs = pl.col("doc_ids").list.len()
+    lists = pl.when(num_docs == 0).then(pl.lit("no passages")).when(num_docs == 1).then(pl.lit("pairs"))
+    lists = lists.when(pl.col("kind") == ANSWER_JUDGE.name).then(pl.lit("outputs"))
+    rows = requests.with_columns(lists=lists.otherwise(pl.lit("lists")), has_purpose=pl.lit(False))
+    if purposes is not None:
+        named = rows.join(purposes, on=["kind", "query_id", "doc_ids"], how="left", nulls_equal=True)
+        has_purpose = pl.col("purpose").is_not_null()
+        rows = named.with_columns(lists=pl.coalesce("purpose", "lists"), has_purpose=has_purpose)
+    by = ["kind", "lists"]
+    totals = rows.group_by(by).agg(asked=pl.len())
+    distinct = rows.sort("has_purpose", "lists", maintain_order=True).unique(
+        [*KEY_COLUMNS, "kind"], keep="first", maintain_order=True
+    )
+    marked = distinct.select(*KEY_COLUMNS, *by).join(
+        cached.with_columns(is_cached=pl.lit(True)), on=KEY_COLUMNS, how="left"
+    )
+    is_cached = pl.col("is_cached").fill_null(False)
+    counts = marked.group_by(by).agg(distinct=pl.len(), cached=is_cached.sum(), new=(~is_cached).sum())
+    joined = totals.join(counts, on=by, how="left").with_columns(
+        pl.col("distinct", "cached", "new").fill_null(0)
+    )
+    return joined.sort(by, descending=[False, True])

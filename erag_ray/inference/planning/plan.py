@@ -1,0 +1,450 @@
+"""Plan a stage: all of its requests, minus the cached responses, and a preview of the cost.
+
+A stage runs the requests of one job: ``annotate`` those with single documents, ``end_to_end`` those with top-k lists,
+``compare`` both. All requests of a stage to one model form one `ModelPlan`, for one pool of actors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from erag_ray.annotators import request_specs
+from erag_ray.config.job import JobConfig
+from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
+from erag_ray.inference.output_tables import SINGLE_DOCUMENT
+from erag_ray.inference.planning.pending import (
+    DocIds,
+    Documents,
+    PendingRequests,
+    Uses,
+    build_requests,
+    count_requests,
+    documents_of,
+    forms_of,
+    pending,
+    ranked_lists,
+    with_texts,
+)
+from erag_ray.inference.planning.uses import label_kind, score_kinds, use_of
+from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
+from erag_ray.inputs.reader_sample import judged_queries, reader_queries
+from erag_ray.models import (
+    Model,
+    Rendered,
+    Resources,
+    check_facts,
+    fingerprint_fields_of,
+    render_isolated,
+    resources_of,
+)
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.verdict import VERDICT
+from erag_ray.prompts.prompt import VERDICTS
+from erag_ray.prompts.request import Form
+from erag_ray.store.folder import as_frame
+from erag_ray.store.responses import ResponseStore, old_store_notes
+from erag_ray.store.schemas import REQUESTS
+from erag_ray.support.progress import stage_progress
+
+NUM_SAMPLED = 200
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelPlan:
+    """Requests of a stage to one model, and those without a response."""
+
+    model: Model
+    id: str
+    resources: Resources
+    """Resources of an actor with the model."""
+    forms: Sequence[Form]
+    requests: pl.DataFrame
+    """REQUESTS."""
+    new: pl.DataFrame
+    """Rows of `pending`: one per request without a response."""
+    make_requests: Callable[[pl.DataFrame], pa.Table]
+    """Convert rows of ``new`` to PENDING."""
+    counts: pl.DataFrame
+    repaired: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answered:
+    """Questions and lists with complete answers of the reader, as users see them."""
+
+    queries: pl.DataFrame
+    """QUERIES."""
+    verdicts: Mapping[str, Sequence[str]]
+    """Dataset -> the closed set of answers of its questions, for datasets that have one."""
+    lists: pl.DataFrame
+    """Columns kind, depth, query_id, doc_ids; see `output_tables.describe_outputs`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StagePlan:
+    """A stage before it runs."""
+
+    stage: str
+    plans: Sequence[ModelPlan]
+    uses: Uses
+    queries: pl.DataFrame
+    """QUERIES."""
+    answered: Answered | None = None
+    """Questions and lists of its outputs, if these are complete answers of the reader."""
+    notes: Sequence[str] = ()
+    """Notes for the user, printed before inference."""
+    replaced_answers: pl.DataFrame | None = None
+    """REQUESTS for the answers that verdicts replace: some may be cached."""
+
+    @property
+    def requests(self) -> pl.DataFrame:
+        """REQUESTS of all models."""
+        return pl.concat([as_frame(REQUESTS.empty()), *(plan.requests for plan in self.plans)])
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """All kinds of requests of the stage."""
+        return list(dict.fromkeys(use.kind for use in self.uses.values()))
+
+    @property
+    def counts(self) -> list[dict[str, Any]]:
+        """Numbers of requests (asked, distinct, cached, new) by model, kind of request and kind of list."""
+        return [{"model": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)]
+
+
+def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """Return the lists of end-to-end evaluation: columns run_id, query_id, depth, doc_ids.
+
+    They are every run at every depth, and the reference runs: no passages (`NO_PASSAGES`) and the gold passages
+    (`GOLD_PASSAGES`, for queries that have any), for the questions that the reader answers.
+    """
+    queries = reader_queries(config, inputs.queries)
+    run_lists = ranked_lists(inputs.runs, queries["query_id"], config.depths)
+    no_passages = queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
+    closed_book = no_passages.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
+    gold = (
+        inputs.gold.filter(pl.col("rank") <= config.depth)
+        .join(queries, on="query_id", how="semi")
+        .sort("query_id", "rank")
+        .group_by("query_id", maintain_order=True)
+        .agg(doc_ids=pl.col("doc_id"))
+    )
+    gold_lists = gold.with_columns(run_id=pl.lit(GOLD_PASSAGES), depth=pl.lit(config.depth, pl.Int32))
+    return pl.concat([run_lists, closed_book.select(run_lists.columns), gold_lists.select(run_lists.columns)])
+
+
+def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """Return the pairs for the judge: those of a sample of the queries, down to its depth."""
+    queries = judged_queries(config, inputs.queries)
+    runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
+    return pairs(runs.join(queries, on="query_id", how="semi"))
+
+
+def plan_stage(
+    config: JobConfig,
+    inputs: Inputs,
+    stage: str,
+    *,
+    single_document: bool,
+    end_to_end: bool,
+    more: Mapping[str, pl.DataFrame] | None = None,
+) -> StagePlan:
+    """Plan a stage.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        stage: name of the stage.
+        single_document: include the requests of the annotators, mostly about single documents.
+        end_to_end: include requests for answers from the end-to-end lists.
+        more: purpose -> further lists to be answered: columns query_id, doc_ids. The preview counts them by purpose.
+
+    Raises:
+        InputError: a model cannot be found or loaded, or does not support a kind of request.
+    """
+    parts = [_by_label_kind(config, inputs, _annotators_lists(config, inputs))] if single_document else []
+    of_lists = end_to_end_lists(config, inputs) if end_to_end else None
+    if of_lists is not None:
+        parts.append(of_lists.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids"))
+    further = [
+        part.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids", purpose=pl.lit(purpose))
+        for purpose, part in (more or {}).items()
+    ]
+    lists = pl.concat([_NO_LISTS, *parts, *further], how="diagonal")
+    kinds = [ANSWER, EARLY_STOPPED, VERDICT, *(spec.kind for spec in request_specs(config.annotators))]
+    plan = plan_lists(config, inputs, stage, lists, kinds)
+    families = {name: dataset.family for name, dataset in inputs.datasets.items()}
+    verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
+    answered = Answered(
+        queries=inputs.queries,
+        verdicts=verdicts,
+        lists=_shown_lists(parts[:1] if single_document else [], of_lists),
+    )
+    return dataclasses.replace(plan, answered=answered)
+
+
+_NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": DocIds})
+
+
+def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """Return the lists of the annotators' requests: columns kind, query_id, doc_ids."""
+    evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
+    of_reader = reader_evidence(config, evidence)
+    parts = [_NO_LISTS]
+    for spec in dict.fromkeys(request_specs(config.annotators)):
+        if spec.kind.role == "reader":
+            # a list of documents may come from any table of the evidence
+            lists = spec.lists(of_reader).join(
+                of_reader.queries, on="query_id", how="semi", maintain_order="left"
+            )
+        else:
+            lists = spec.lists(evidence)
+        kind = pl.lit(spec.kind.name).alias("kind")
+        parts.append(lists.select(kind, "query_id", doc_ids=_list_of("doc_id")))
+    return pl.concat(parts)
+
+
+def _list_of(column: str) -> pl.Expr:
+    """Return a list with the value; an empty list for null."""
+    single = pl.concat_list(column)
+    return pl.when(pl.col(column).is_null()).then(pl.lit([], dtype=DocIds)).otherwise(single)
+
+
+def _by_label_kind(config: JobConfig, inputs: Inputs, lists: pl.DataFrame) -> pl.DataFrame:
+    """Replace the kind answer by the kind of eRAG's labels of each dataset."""
+    names = {name: label_kind(config, dataset).name for name, dataset in inputs.datasets.items()}
+    datasets = inputs.queries.select("query_id", label_kind=pl.col("dataset").replace(names))
+    joined = lists.join(datasets, on="query_id", how="left", maintain_order="left")
+    kind = pl.when(pl.col("kind") == ANSWER.name).then("label_kind").otherwise("kind")
+    return joined.select(kind.alias("kind"), "query_id", "doc_ids")
+
+
+def _shown_lists(of_documents: Sequence[pl.DataFrame], of_lists: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the lists with complete answers: columns kind, depth, query_id, doc_ids."""
+    length = pl.col("doc_ids").list.len().cast(pl.Int32)
+    of_one = pl.when(length == 0).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(SINGLE_DOCUMENT))
+    parts = [part.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length) for part in of_documents]
+    if of_lists is not None:
+        is_reference = pl.col("run_id").is_in(REFERENCES)
+        kind = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
+        parts.append(of_lists.with_columns(kind=kind))
+    return pl.concat(part.select("kind", "depth", "query_id", "doc_ids") for part in parts)
+
+
+def plan_labels(config: JobConfig, inputs: Inputs, stage: str, pairs: pl.DataFrame) -> StagePlan:
+    """Plan a stage that needs eRAG's labels of these pairs: columns query_id, doc_id.
+
+    Raises:
+        InputError: as `plan_stage`.
+    """
+    answers = pairs.select(pl.lit(ANSWER.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id"))
+    lists = _by_label_kind(config, inputs, answers)
+    return plan_lists(config, inputs, stage, lists, [ANSWER, EARLY_STOPPED, VERDICT])
+
+
+def plan_lists(
+    config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame, kinds: Iterable[Kind] = (ANSWER,)
+) -> StagePlan:
+    """Plan a stage with one request for each list: which models get which requests, and which responses are cached.
+
+    Runs no request.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        stage: name of the stage, and of its folder in ``out``.
+        lists: columns kind (name of a kind of request), query_id, and doc_ids (list of strings, in the order of the
+            prompt; empty for no document). Rows of queries that are not in ``inputs`` are left out. If there is a
+            column purpose, lists that have one in every row are counted under it.
+        kinds: kinds of request, at least those of the lists.
+
+    Raises:
+        InputError: as `plan_stage`.
+    """
+    for dataset in inputs.datasets.values():
+        for kind in score_kinds(dataset):
+            # report problems of the judge before inference
+            use_of(kind, config, dataset)
+    by_name = {kind.name: kind for kind in kinds}
+    lists_with_dataset = lists.join(inputs.queries.select("query_id", "dataset"), on="query_id")
+    named = lists_with_dataset.select("kind", "dataset").unique().sort("kind", "dataset").rows()
+    uses_and_models = {pair: use_of(by_name[pair[0]], config, inputs.datasets[pair[1]]) for pair in named}
+    uses = {pair: use for pair, (use, _) in uses_and_models.items()}
+    # if judge and reader are the same model, the reader's config sets the batch size
+    by_role = sorted(uses_and_models.values(), key=lambda pair: pair[0].kind.role)
+    models = {use.model: model for use, model in by_role}
+    with stage_progress("planning requests", show=config.progress) as progress:
+        documents = documents_of(inputs.corpus)
+        plans = [
+            _plan(
+                config,
+                model,
+                lists_with_dataset,
+                inputs,
+                documents,
+                {k: u for k, u in uses.items() if u.model == name},
+            )
+            for name, model in progress.each(models.items(), "models")
+        ]
+        replaced = _replaced_answers(config, inputs, lists_with_dataset, documents)
+    notes = list(old_store_notes(config.cache_dir))
+    return StagePlan(
+        stage=stage, plans=plans, uses=uses, queries=inputs.queries, notes=notes, replaced_answers=replaced
+    )
+
+
+def _replaced_answers(
+    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, documents: Documents
+) -> pl.DataFrame | None:
+    verdicts = lists.filter(kind=VERDICT.name).with_columns(kind=pl.lit(ANSWER.name))
+    if verdicts.is_empty():
+        return None
+    names = verdicts["dataset"].unique().sort()
+    uses = {(ANSWER.name, name): use_of(ANSWER, config, inputs.datasets[name])[0] for name in names}
+    return build_requests(verdicts, inputs.queries, documents, uses)
+
+
+def _plan(
+    config: JobConfig, model: Model, lists: pl.DataFrame, inputs: Inputs, documents: Documents, uses: Uses
+) -> ModelPlan:
+    name = next(iter(uses.values())).model
+    store, forms = ResponseStore(config.cache_dir, name), forms_of(uses, name)
+    if not store.is_described():
+        store.describe({key: value for key, value in fingerprint_fields_of(model).items() if key != "probes"})
+    check_facts(model, store)
+    repaired = store.repair()
+    kinds_and_datasets = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
+    selected = lists.join(kinds_and_datasets, on=["kind", "dataset"], how="semi")
+    requests = build_requests(selected, inputs.queries, documents, uses)
+    cached = store.keys(without_errors=config.retry_failed)
+    return ModelPlan(
+        model=model,
+        id=name,
+        resources=resources_of(model),
+        forms=forms,
+        requests=requests,
+        new=pending(requests, cached, inputs.queries, documents, uses),
+        make_requests=functools.partial(
+            with_texts, queries=inputs.queries, documents=documents, uses=uses, forms=forms
+        ),
+        counts=count_requests(requests, cached, _purposes(selected)),
+        repaired=repaired,
+    )
+
+
+def _purposes(lists: pl.DataFrame) -> pl.DataFrame | None:
+    """Return the purpose of each list that has one in every row: columns kind, query_id, doc_ids, purpose."""
+    if "purpose" not in lists.columns:
+        return None
+    purpose = pl.col("purpose")
+    by_list = lists.group_by("kind", "query_id", "doc_ids").agg(
+        purpose=pl.when(purpose.is_not_null().all()).then(purpose.min())
+    )
+    return by_list.drop_nulls("purpose")
+
+
+def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
+    """Yield the cost preview of a stage, as lines: requests pending and cached, tokens, truncation.
+
+    Args:
+        plan: the plan of the stage.
+        show: show progress while tokens are counted.
+    """
+    yield from plan.notes
+    for model_plan in plan.plans:
+        yield from model_plan.model.notes()
+        yield from model_plan.repaired
+        for row in model_plan.counts.iter_rows(named=True):
+            yield (
+                f"{model_plan.id}: {row['kind']}, {row['lists']}: {row['asked']:,} in total, "
+                f"{row['distinct']:,} unique (union), {row['cached']:,} cached, {row['new']:,} new"
+            )
+        if model_plan.new.height:
+            with stage_progress("counting prompt tokens", show=show):
+                estimate = _estimate(model_plan)
+            yield f"{model_plan.id}: {estimate}"
+            if model_plan.model.config.price_per_million:
+                yield f"{model_plan.id}: {_price(model_plan)}"
+
+
+def _estimate(plan: ModelPlan) -> str:
+    """Estimate tokens and truncation from evenly spaced pending requests."""
+    prompts, num_sampled = sampled_prompts(plan), min(NUM_SAMPLED, plan.new.height)
+    to_run, num_unrendered = f"{plan.new.height:,} requests to run", num_sampled - len(prompts)
+    if not prompts:
+        return f"{to_run}; of {num_sampled} sampled requests none can be rendered"
+    tokens = prompt_tokens(prompts)
+    if tokens is None:
+        return f"{to_run}; the model does not count its tokens"
+    unrendered = f"; {num_unrendered} more cannot be rendered" if num_unrendered else ""
+    cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
+    cut_question = sum(prompt.num_truncated_question_tokens > 0 for prompt in prompts) / len(prompts)
+    return (
+        f"{to_run}, about {tokens * plan.new.height:,.0f} prompt tokens "
+        f"({tokens:.0f} a request), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
+        f"(by {len(prompts)} sampled requests{unrendered})"
+    )
+
+
+def sampled_prompts(plan: ModelPlan) -> Sequence[Rendered]:
+    """Return the prompts of evenly spaced pending requests, without those that cannot be rendered."""
+    sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
+    return render_isolated(plan.model, sampled[:])
+
+
+def prompt_tokens(prompts: Sequence[Rendered]) -> float | None:
+    """Return the mean length of prompts in tokens; None if the model counts none."""
+    counts = [prompt.num_tokens for prompt in prompts if prompt.num_tokens is not None]
+    return sum(counts) / len(counts) if counts else None
+
+
+def _price(plan: ModelPlan) -> str:
+    """Estimate the price from sampled pairs of consecutive pending requests, whose prompts may share a start."""
+    count = plan.new.height
+    indices = np.arange(min(NUM_SAMPLED, count)) * count // min(NUM_SAMPLED, count)
+    samples = [
+        PendingRequests(plan.make_requests(plan.new[np.minimum(indices + step, count - 1)]), plan.forms)[:]
+        for step in (0, 1)
+    ]
+    firsts, seconds = (plan.model.render(requests) for requests in samples)
+    scale = count / len(indices)
+    num_in = scale * sum(prompt.num_tokens or 0 for prompt in firsts)
+    num_cached = scale * sum(map(num_shared, firsts, seconds)) if count > 1 else 0.0
+    num_out = scale * sum(request.form.max_new_tokens for request in samples[0])
+    price = plan.model.config.price_of(round(num_in), round(num_cached), round(num_out))
+    return (
+        f"about {count:,} requests, {num_in:,.0f} tokens in ({num_cached:,.0f} of them likely cached: the start that "
+        f"prompts of one question share), at most {num_out:,.0f} out, price {price:.4f}"
+    )
+
+
+def num_shared(first: Rendered, second: Rendered) -> float:
+    """Estimate how many tokens of the second prompt stand in the common prefix of both, which a server can cache.
+
+    The number of tokens of the second prompt times the share of its characters in the common prefix, so not an integer;
+    0 if the model does not count tokens.
+    """
+    texts = [
+        "".join([prompt.text, *(message["content"] for message in prompt.messages)])
+        for prompt in (first, second)
+    ]
+    common_characters = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    length = sum(1 for _ in common_characters)
+    return (second.num_tokens or 0) * length / max(len(texts[1]), 1)
+
+
+def spread(new: pl.DataFrame, count: int) -> pl.DataFrame:
+    """Return at most ``count`` evenly spaced rows of the pending requests."""
+    count = min(count, new.height)
+    return new[np.arange(count) * new.height // max(count, 1)]

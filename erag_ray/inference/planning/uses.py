@@ -1,0 +1,200 @@
+"""Select model and form of each kind of request for a dataset, and check them before any weights are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from erag_ray.annotators import request_specs
+from erag_ray.config.job import JobConfig
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.inference.planning.pending import Use
+from erag_ray.measures.scores import JUDGED, score_named
+from erag_ray.models import (
+    Model,
+    check_form,
+    fingerprint_fields_of,
+    kinds_supporting,
+    make_model,
+    model_class,
+    model_id,
+    render_isolated,
+)
+from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
+from erag_ray.prompts.kinds.base import Case, Kind, Role
+from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.verdict import VERDICT
+from erag_ray.prompts.prompt import VERDICTS
+from erag_ray.prompts.request import Form, Passage
+from erag_ray.store.fingerprints import fingerprint
+from erag_ray.store.stages.memory import shared
+from erag_ray.support.errors import InputError
+from erag_ray.support.user_code import checking
+
+FORM_KEYS = (
+    "max_prompt_tokens",
+    "max_new_tokens",
+    "prompt",
+    "family",
+    "titles",
+    "num_examples",
+    "stop_at_newline",
+    "ask_to_abstain",
+)
+_KEYS = "|".join(field.name for field in dataclasses.fields(ReaderConfig))
+_READER_KEY = re.compile(rf"(?<![\w./~\\-])reader\.(?=prompt\.\w|(?:{_KEYS})(?![\w/\\-]|\.\w))")
+"""The beginning of a key of the reader in a message, and not of a file that is called so."""
+_DEFAULT_READER: Mapping[str, Any] = {
+    field.name: field.default for field in dataclasses.fields(ReaderConfig) if field.name in FORM_KEYS
+}
+
+
+def _model(config: ReaderConfig) -> tuple[Model, str]:
+    """Return a model without its weights, and its id.
+
+    A job makes it once, since a tokenizer can take seconds to load and is used by the checks and by the plan. The next
+    job looks at the files again: a model may have been trained again in the same folder.
+    """
+
+    def make() -> tuple[Model, str]:
+        model = make_model(config)
+        return model, model_id(model, fingerprint_fields_of(model))
+
+    return shared(fingerprint(config), make)
+
+
+def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]:
+    """Return the use of a kind of request for a dataset, and its model.
+
+    Raises:
+        InputError: the model cannot be found or loaded, or does not support the kind.
+    """
+    if kind is ANSWER_JUDGE and config.judge == JudgeConfig():
+        raise InputError(["score: judged needs a judge; set judge.kind and judge.model, or another score"])
+    model_config = _config_of(kind.role, config)
+    with _problems_named_after(kind):
+        default_prompt = model_class(model_config.kind).default_prompt
+    case = Case(
+        dataset=dataset,
+        reader=config.reader if kind.role == "judge" else model_config,
+        judge=config.judge,
+        default_prompt=default_prompt,
+    )
+    try:
+        with checking(f"kind {kind.name}: build", kind.build):
+            form = kind.build(case)
+    except ValueError as error:
+        raise error if isinstance(error, InputError) else InputError([f"reader.prompt: {error}"]) from error
+    missing = form.needs - model_class(model_config.kind).supports
+    if missing:
+        what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
+        text = f"{kind.role}.kind: {what}, which {model_config.kind} does not support; {kinds_supporting(form)} can"
+        raise InputError([text])
+    with _problems_named_after(kind):
+        model, name = _model(_model_config(model_config, form))
+        check_form(model, form)
+        _check_answers(kind, case, model)
+    reader = reader_id(config, dataset) if kind.role == "reader" else name
+    use = Use(kind=kind, case=case, form=form, model=name, reader=reader, sees_order=model.sees_order)
+    return use, model
+
+
+def _config_of(role: Role, config: JobConfig) -> ReaderConfig:
+    if role == "judge":
+        return config.judge.reader()
+    if role == "reader":
+        return config.reader
+    if config.auxiliary_reader is None:
+        raise InputError(
+            ["auxiliary_reader: erag_auxiliary and the like need it; set auxiliary_reader.kind and .model"]
+        )
+    return config.auxiliary_reader
+
+
+@contextlib.contextmanager
+def _problems_named_after(kind: Kind) -> Iterator[None]:
+    """In this context, problems of the judge name the config keys of the judge instead of the reader's."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError([_READER_KEY.sub(f"{kind.role}.", problem) for problem in error.problems]) from error
+
+
+def _model_config(config: ReaderConfig, form: Form) -> ReaderConfig:
+    """Return the config of the model without form keys; int8 becomes float32 for log-likelihoods."""
+    needs_floats = form.method == "loglikelihood" and config.dtype == "int8"
+    return dataclasses.replace(
+        config,
+        dtype="float32" if needs_floats else config.dtype,
+        **{key: _DEFAULT_READER[key] for key in FORM_KEYS},
+    )
+
+
+def _check_answers(kind: Kind, case: Case, model: Model) -> None:
+    request = kind.request(case, "Who?", (Passage("A title", "A text."),), ("An answer",))
+    if not request.answers:
+        return
+    for prompt in render_isolated(model, [request]):
+        problem = kind.check(request.answers, prompt.answer_ids) if prompt.answer_ids else ""
+        if problem:
+            raise InputError([problem])
+
+
+def reader_id(config: JobConfig, dataset: Dataset) -> str:
+    """Return the reader's name in tables: model kind and 16 digits of the fingerprint of model and form."""
+    model_config = config.reader
+    case = Case(
+        dataset=dataset,
+        reader=model_config,
+        judge=config.judge,
+        default_prompt=model_class(model_config.kind).default_prompt,
+    )
+    form = ANSWER.build(case)
+    _, model = _model(_model_config(model_config, form))
+    return f"{model_config.kind.rpartition(':')[2]}-{fingerprint([model, form.fingerprint])[:16]}"
+
+
+def label_kind(config: JobConfig, dataset: Dataset) -> Kind:
+    """Return the kind of request for eRAG's labels: the answer, or a cheaper kind if the job needs scores only."""
+    family = config.reader.family or dataset.family
+    if config.score_only == "classification" and family in VERDICTS:
+        return VERDICT
+    if config.score_only and score_named(dataset.score).may_match is not None:
+        return EARLY_STOPPED
+    return ANSWER
+
+
+def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
+    """Return the problems of the models for all datasets and kinds of request; no weights are loaded."""
+    try:
+        model_class(config.reader.kind)
+    except InputError as error:
+        return list(error.problems)
+    problems: list[str] = []
+    for dataset in datasets.values() or (Dataset(),):
+        kinds = [spec.kind for spec in request_specs(config.annotators)] + score_kinds(dataset)
+        for kind in dict.fromkeys([ANSWER, *_label_kinds(config, dataset), *kinds]):
+            try:
+                use_of(kind, config, dataset)
+            except InputError as error:
+                problems += error.problems
+    return list(dict.fromkeys(problems))
+
+
+def score_kinds(dataset: Dataset) -> list[Kind]:
+    """Return the kinds of requests that the score of a dataset needs."""
+    return [ANSWER_JUDGE] if dataset.score in JUDGED else []
+
+
+def _label_kinds(config: JobConfig, dataset: Dataset) -> list[Kind]:
+    try:
+        return [label_kind(config, dataset)]
+    except ValueError:
+        # an unknown score is reported by the checks of the evaluation
+        return []

@@ -1,0 +1,1 @@
+"""Scores of outputs, measures of ranked lists, and agreement between them."""

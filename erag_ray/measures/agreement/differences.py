@@ -1,0 +1,77 @@
+"""Paired differences of two runs over the same queries: effect size and detectable difference.
+
+Inputs are columns of paired differences, the value of one run minus that of another per query; NaN if not judged.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from erag_ray.measures.agreement.cells import Floats
+
+POWER = 0.8
+TIE_DIGITS = 10
+"""Decimal digits to which differences and means are compared; values are rounded to 12 digits."""
+
+
+def paired_differences(a: Floats, b: Floats) -> Floats:
+    """Subtract run b from run a, rounded so that equal differences tie. Always use it to subtract runs.
+
+    The values are rounded already (2/3 is .666666666667), so 2/3 - 1/3 and 1/3 - 0 differ in the twelfth digit.
+
+    Args:
+        a: values of one run, [num_queries]; NaN if not judged.
+        b: values of the other run, of the same shape.
+    """
+    return np.asarray(np.round(a - b, TIE_DIGITS), np.float64)
+
+
+def effect_size(differences: Floats) -> float | None:
+    """Return Cohen's d for pairs: mean / standard deviation; None without variation or for one query.
+
+    Args:
+        differences: [num_queries], without NaN.
+    """
+    spread = _spread(differences)
+    return float(differences.mean()) / spread if spread else None
+
+
+def detectable_difference(differences: Floats, alpha: float, power: float = POWER) -> float | None:
+    """Return the smallest true difference that a two-sided paired test detects with this power, on such queries.
+
+    (t(1 - alpha/2) + t(power)) standard errors, with n - 1 degrees of freedom; Cohen (1988), section 2.3. It is for
+    one test; with many comparisons it is larger. None if all differences are equal or there is one query.
+
+    Args:
+        differences: [num_queries], without NaN.
+        alpha: significance level.
+        power: probability of detection.
+    """
+    spread, count = _spread(differences), len(differences)
+    if not spread:
+        return None
+    return standard_errors(alpha, power, count) * spread / math.sqrt(count)
+
+
+def round_up(value: float) -> int:
+    """Round ``value`` up to two significant digits."""
+    unit = 10 ** max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 1
+    return math.ceil(value / unit) * unit
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def standard_errors(alpha: float, power: float, count: int) -> float:
+    """Return the detectable difference in standard errors, for ``count`` queries."""
+    # imported lazily: it is slow, and checks of inputs do not need it
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, 1 - alpha / 2) + stdtrit(count - 1, power))
+
+
+def _spread(differences: Floats) -> float:
+    # floating-point noise is not variation: dividing by it would give huge effect sizes
+    varies = len(differences) > 1 and np.ptp(differences) > 10**-TIE_DIGITS
+    return float(differences.std(ddof=1)) if varies else 0.0

@@ -1,0 +1,270 @@
+"""Sign test and sign-flip test of paired differences, and intervals of the mean difference that invert them.
+
+Under the null hypothesis the two values of a query are exchangeable, so the sign of each difference is random (Fisher
+1935; Smucker, Allan & Carterette, CIKM 2007). Queries without a difference say nothing about the sign. No random number
+is drawn:
+
+- differences of one size, as of scores 0 and 1: the sign test (McNemar 1947), exact
+- at most `MAX_EXACT` differences: all flips
+- more: the tail by a saddlepoint approximation (Robinson, JRSS B 1982; Barndorff-Nielsen, Biometrika 1986), with
+  Daniels' correction (1987) where the differences are multiples of 1/k. Its relative error is tested against all flips
+  (`tests/pure/test_paired_test.py`). For the p-values that a correction over thousands of pairs asks for, random flips
+  would have to be millions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from erag_ray.measures.agreement.cells import Floats
+from erag_ray.measures.agreement.differences import POWER, TIE_DIGITS, round_up, standard_errors
+from erag_ray.support.numba_jit import compiled
+
+MAX_EXACT = 26
+"""With this number of differences or fewer all 2 ** n flips are counted, as sums of two halves."""
+MAX_SUBSETS = 16
+"""With this number of differences or fewer bounds are means of subsets, else they are solved for."""
+SUM_DIGITS = 8
+"""Decimal digits to which sums of differences are compared."""
+NOISE = 1e-4
+"""Of the largest difference: what is smaller is none. A perfect auxiliary label is exact up to its penalty only."""
+MAX_STEPS = 100
+"""Differences that are multiples of 1/k, for a k up to this, have sums on a lattice."""
+LEAST_P = 1e-12
+"""`PairedTest.p_above` looks no further."""
+SMALLEST = 1e-12
+"""A bound on the significant side of 0 is at least this far from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """The test of one column of paired differences; make it with `paired_test`.
+
+    Attributes:
+        mean: of all differences.
+        count: number of queries, with a difference or without.
+        values: the differences that are not 0.
+        p_value: two-sided; 1 without any difference.
+    """
+
+    mean: float
+    count: int
+    values: Floats
+    p_value: float
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Return the interval of the mean difference that excludes 0 exactly if the p-value is at most ``alpha``.
+
+        It is the interval of the mean of the differences that are not 0, by inversion of their test (for sign flips:
+        quantiles of the means of subsets, Hartigan, JASA 1969; for one size: Clopper & Pearson 1934), times the share
+        of queries that differ. The uncertainty of that share (Clopper & Pearson) is added in squares on the scale of
+        logarithms (Zou & Donner 2008), and in full on the other side of 0. Without any difference the interval is as
+        wide as the largest such share: scores are taken to lie in [0, 1] if no difference is larger than 1.
+        """
+        half, bound = alpha / 2, max(1.0, float(np.abs(self.values).max(initial=0.0)))
+        least, most = _share_bounds(len(self.values), self.count, half)
+        if not len(self.values):
+            return -most * bound, most * bound
+        center, share = float(self.values.mean()), len(self.values) / self.count
+        low, high = (
+            sign
+            * _with_share(_lower_bound(sign * self.values, half, bound), sign * center, share, least, most)
+            for sign in (1.0, -1.0)
+        )
+        is_significant = self.p_value <= alpha
+        if self.mean > 0:
+            low = max(low, SMALLEST) if is_significant else min(low, 0.0)
+        elif self.mean < 0:
+            high = min(high, -SMALLEST) if is_significant else max(high, 0.0)
+        return max(low, -bound), min(high, bound)
+
+    def p_above(self, value: float) -> float:
+        """Return the one-sided p-value of "the true mean is above ``value``": the least at which the bound is above."""
+        if not self.interval(1.0)[0] > value:
+            return 1.0
+        low, high = math.log(LEAST_P), math.log(0.5)
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.interval(2 * math.exp(middle))[0] > value else (middle, high)
+        return math.exp(high)
+
+    def num_needed(self, alpha: float) -> int | None:
+        """Return how many queries a test at this level needs to detect the mean difference in 80 % of cases.
+
+        By `detectable_difference`, and at least as many as hold the differences that an exact test needs; rounded up to
+        two digits. None if the mean difference is 0.
+        """
+        if not round(self.mean, TIE_DIGITS):
+            return None
+        squares = float(self.values @ self.values) - self.count * self.mean**2
+        variance = max(0.0, squares / max(1, self.count - 1))
+        by_power = variance * (standard_errors(alpha, POWER, max(2, self.count)) / self.mean) ** 2
+        num_different = math.ceil(1 - math.log2(alpha))
+        return round_up(max(by_power, num_different * self.count / len(self.values)))
+
+
+def paired_test(differences: Floats) -> PairedTest:
+    """Return the test of differences from `paired_differences`: [num_queries], without NaN, at least one."""
+    sizes = np.abs(differences)
+    values = differences[sizes > NOISE * sizes.max()]
+    return PairedTest(
+        mean=float(differences.mean()),
+        count=len(differences),
+        values=values,
+        p_value=min(1.0, 2 * _tail(values)),
+    )
+
+
+def _tail(values: Floats) -> float:
+    """Return the share of flips whose sum is at least as far on the side of the sum of the values; .5 at 0."""
+    total = round(float(values.sum()), SUM_DIGITS)
+    if not total:
+        return 0.5
+    signed = values if total > 0 else -values
+    if _is_one_size(values):
+        from scipy.special import bdtr
+
+        return float(bdtr(int((signed < 0).sum()), len(values), 0.5))
+    if len(values) <= MAX_EXACT:
+        # flipping a subset lowers the sum by twice the subset's sum, which is one of the first half and one of the rest
+        middle = len(signed) // 2
+        first, second = np.sort(_subset_sums(signed[:middle])), _subset_sums(signed[middle:])
+        at_most = np.searchsorted(first, 10.0**-SUM_DIGITS - second, side="right")
+        return float(at_most.sum()) / 2.0 ** len(signed)
+    return _normal_tail(_root(signed, _half_step(values)), len(values))
+
+
+def _lower_bound(values: Floats, alpha: float, bound: float) -> float:
+    """Return the one-sided lower bound of the mean of differences that are not 0; -bound if there is none."""
+    count = len(values)
+    if _is_one_size(values):
+        least, _ = _share_bounds(int((values > 0).sum()), count, alpha)
+        return float(np.abs(values).mean()) * (2 * least - 1)
+    if count <= MAX_SUBSETS:
+        rank = math.floor(alpha * 2**count + 1e-9)
+        if not rank:
+            return -bound
+        means = _subset_sums(values)[1:] / _subset_sizes(count)[1:]
+        return float(np.partition(means, rank - 1)[rank - 1])
+    return _solved(values, alpha) if alpha >= 2.0**-count else -bound
+
+
+def _is_one_size(values: Floats) -> bool:
+    sizes = np.abs(values)
+    return not len(values) or bool(np.ptp(sizes) <= NOISE * sizes.max())
+
+
+def _share_bounds(positive: int, count: int, alpha: float) -> tuple[float, float]:
+    """Return the one-sided bounds of a share by Clopper & Pearson (1934)."""
+    from scipy.special import betaincinv
+
+    least = float(betaincinv(positive, count - positive + 1, alpha)) if positive else 0.0
+    most = float(betaincinv(positive + 1, count - positive, 1 - alpha)) if positive < count else 1.0
+    return least, most
+
+
+def _with_share(low: float, center: float, share: float, least: float, most: float) -> float:
+    """Return the lower bound of the mean of all queries, from that of the queries that differ."""
+    if low * center <= 0:
+        return low * most
+    of_share = most if center < 0 else least if share < 1 else 1.0
+    distance = math.hypot(math.log(low / center), math.log(of_share / share))
+    return center * share * math.exp(distance if center < 0 else -distance)
+
+
+def _subset_sums(values: Floats) -> Floats:
+    """Return the sums of all subsets, the empty one first: [2 ** count]."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums, sums + value])
+    return np.round(sums, SUM_DIGITS)
+
+
+@functools.lru_cache(maxsize=MAX_SUBSETS)
+def _subset_sizes(count: int) -> npt.NDArray[np.int64]:
+    sizes = np.zeros(1, np.int64)
+    for _ in range(count):
+        sizes = np.concatenate([sizes, sizes + 1])
+    return sizes
+
+
+def _half_step(values: Floats) -> float:
+    """Return half the distance of two neighbouring sums of flips; 0 if they are on no lattice."""
+    sizes = np.unique(np.round(np.abs(values), SUM_DIGITS))
+    if len(sizes) > MAX_STEPS:
+        return 0.0
+    steps = np.arange(1, MAX_STEPS + 1)
+    multiples = sizes[:, None] * steps
+    on_lattice = np.abs(multiples - np.round(multiples)).max(axis=0) < 1e-6
+    return 1.0 / float(steps[np.argmax(on_lattice)]) if on_lattice.any() else 0.0
+
+
+def _normal_tail(root: float, count: int) -> float:
+    """Return the tail of a signed root; the observed signs are one of all flips, so it is at least 2 ** -count."""
+    from scipy.special import ndtr
+
+    return max(float(ndtr(-root)), 2.0**-count)
+
+
+def _solved(values: Floats, alpha: float) -> float:
+    """Return the shift at which the tail of the shifted differences is ``alpha``, below their mean."""
+    from scipy.special import ndtri
+
+    wanted, center = -float(ndtri(alpha)), float(values.mean())
+    # roots at the ends of the bracket: infinite at the smallest difference, 0 at the mean
+    low, high = float(values.min()), center
+    shift = center - wanted * float(values.std()) / math.sqrt(len(values))
+    before, root_before = center, 0.0
+    for _ in range(60):
+        if not low < shift < high:
+            shift = (low + high) / 2
+        root = _root(values - shift, 0.0)
+        low, high = (shift, high) if root > wanted else (low, shift)
+        if abs(root - wanted) < 1e-5 or high - low < 1e-12:
+            break
+        slope = (root - root_before) / (shift - before) if math.isfinite(root) else math.nan
+        before, root_before = shift, root
+        shift = shift + (wanted - root) / slope if slope < 0 else (low + high) / 2
+    return shift
+
+
+@compiled
+def _root(values: Floats, half_step: float) -> float:
+    """Return the signed root r* of P(sum of flips >= sum of values): that tail is about the normal one above r*."""
+    target, largest, squares = -half_step, 0.0, 0.0
+    for value in values:
+        target += value
+        largest += abs(value)
+        squares += value * value
+    if target <= 0:
+        return 0.0
+    if target >= largest * (1 - 1e-12):
+        return np.inf
+    # the slope of the cumulant function is concave above 0, so Newton's steps come from below and never overshoot
+    tilt, second = target / squares, squares
+    for _ in range(200):
+        first, second = 0.0, 0.0
+        for value in values:
+            tangent = np.tanh(tilt * value)
+            first += value * tangent
+            second += value * value * (1 - tangent * tangent)
+        if second <= 0:
+            return np.inf
+        step = (target - first) / second
+        tilt += step
+        if abs(step) <= 1e-9 * tilt:
+            break
+    cumulant = 0.0
+    for value in values:
+        size = abs(tilt * value)
+        cumulant += size + np.log1p(np.exp(-2 * size)) - np.log(2.0)
+    root = np.sqrt(max(2 * (tilt * target - cumulant), 0.0))
+    if root < 1e-4:
+        return float(root)
+    scale = tilt if half_step == 0 else np.sinh(half_step * tilt) / half_step
+    return float(root + np.log(scale * np.sqrt(second) / root) / root)

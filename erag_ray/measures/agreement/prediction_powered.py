@@ -1,0 +1,170 @@
+"""Prediction-powered values: labels of a sample of the documents, and a cheap auxiliary label of all of them.
+
+The value of a question is a weighted sum over its documents, sum_d w_d y_d (P and DCG of a list, differences of two
+lists). Document d is read with a known probability pi_d, apart from all others, and only then its label y_d is known.
+With any prediction x_d of the label the difference estimator
+
+    sum_d w_d x_d + sum over the documents read of w_d (y_d - x_d) / pi_d
+
+has the right expectation (Cassel, Sarndal & Wretman, Biometrika 1976; prediction-powered inference: Angelopoulos et
+al., Science 2023, and PPI++, arXiv 2311.01453; PRECISE, arXiv 2606.05308). A good prediction makes its variance small,
+a bad one large, so it is fitted to the sample: x_d = intercept + lambda f_d for the auxiliary label f_d, clamped to
+the bounds of labels, [0, 1]. An f that says nothing gets a lambda near 0. One line serves all ranks: lines by groups of
+ranks had the same variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from erag_ray.measures.agreement.cells import Floats
+from erag_ray.measures.agreement.differences import TIE_DIGITS
+
+MIN_READ = 20
+"""With fewer documents read, no line is fitted: the prediction is 0."""
+RIDGE = 1e-6
+"""Relative penalty of lambda: where the auxiliary label is constant among the documents read, lambda is 0."""
+ROUNDING = 1e-12
+"""Relative rounding error of a sum less one of its terms; what is smaller is 0."""
+MIN_WIDTH = 1e-100
+"""An auxiliary label whose values differ by less is constant: its squares underflow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSample:
+    """The documents of all questions, and the labels of those that were read: arrays of [num_documents].
+
+    Attributes:
+        questions: index of each document's question, from 0.
+        weights: of each label in the value of its question.
+        probabilities: probability of being read; 0 only where the weight is 0.
+        is_read: whether the document was read.
+        labels: within ``bounds`` where the document was read; not used elsewhere.
+        auxiliary: the cheap label of every document, finite.
+        bounds: (smallest, largest) possible label; predictions are clamped to them.
+    """
+
+    questions: npt.NDArray[np.int64]
+    weights: Floats
+    probabilities: Floats
+    is_read: npt.NDArray[np.bool_]
+    labels: Floats
+    auxiliary: Floats
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoweredValues:
+    """Unbiased estimates of the values of questions.
+
+    Attributes:
+        values: [num_questions], rounded as `paired_differences`.
+        from_labels: [num_questions], the estimates without the auxiliary label (Horvitz & Thompson, JASA 1952).
+        slope: lambda, fitted on all questions; 0 for a constant auxiliary label.
+        correlation: Pearson's, of label and auxiliary label, estimated from the sample; None if one is constant in it.
+    """
+
+    values: Floats
+    from_labels: Floats
+    slope: float
+    correlation: float | None
+
+
+def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
+    """Estimate the value of each question by the difference estimator, with intercept and lambda fitted.
+
+    The line of a question is fitted by least squares on all other questions. So it does not depend on which of the
+    question's own documents were read, and the estimate is unbiased, not only in the limit of many questions.
+
+    Args:
+        sample: documents and labels.
+        num_questions: their number; a question without documents has the value 0.
+
+    Raises:
+        ValueError: arrays of unequal length; a label that was read and is not within the bounds; an auxiliary label
+            that is not finite; a document with a weight that cannot be read.
+    """
+    _check(sample)
+    inverse = np.divide(1.0, sample.probabilities, out=np.zeros(len(sample.weights)), where=sample.is_read)
+    labels = np.where(sample.is_read, sample.labels, 0.0)
+    predictors = _predictors(sample.auxiliary)
+    # least squares in which each document read counts by its part of the estimate's variance
+    spread = sample.weights**2 * (1 - sample.probabilities) * inverse**2
+    squares = predictors[:, :, None] * predictors[:, None, :]
+    gram = _by_question(sample, spread[:, None, None] * squares, num_questions)
+    right = _by_question(sample, (spread * labels)[:, None] * predictors, num_questions)
+    num_read = _by_question(sample, sample.is_read.astype(np.float64), num_questions)
+    lines = _lines(*(_without_own(sums) for sums in (gram, right, num_read)))
+    predicted = np.clip((lines[sample.questions] * predictors).sum(axis=1), *sample.bounds)
+    from_labels = _by_question(sample, sample.weights * labels * inverse, num_questions)
+    corrections = _by_question(sample, sample.weights * predicted * (1 - inverse), num_questions)
+    slope = _lines(gram.sum(axis=0), right.sum(axis=0), num_read.sum())[1]
+    return PoweredValues(
+        values=np.asarray(np.round(from_labels + corrections, TIE_DIGITS), np.float64),
+        from_labels=from_labels,
+        slope=float(slope) / (_width(sample.auxiliary) or 1.0),
+        correlation=_correlation(sample.is_read, labels, predictors[:, 1], inverse),
+    )
+
+
+def _check(sample: LabelSample) -> None:
+    columns = [column for column in vars(sample).values() if column is not sample.bounds]
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError("the arrays of a sample must have one entry for each document")
+    read, (low, high) = sample.labels[sample.is_read], sample.bounds
+    if not ((read >= low) & (read <= high)).all() or not np.isfinite(sample.auxiliary).all():
+        raise ValueError(
+            f"labels that were read must be within [{low:g}, {high:g}], and auxiliary labels finite"
+        )
+    if ((sample.probabilities <= 0) & ((sample.weights != 0) | sample.is_read)).any():
+        raise ValueError("a document with a weight needs a probability above 0, or the estimate is biased")
+
+
+def _width(auxiliary: Floats) -> float:
+    """Return the range of the auxiliary labels; 0 if they are constant up to underflow."""
+    width = float(np.ptp(auxiliary)) if len(auxiliary) else 0.0
+    return width if width >= MIN_WIDTH else 0.0
+
+
+def _predictors(auxiliary: Floats) -> Floats:
+    """Return [num_documents, 2]: 1, and the auxiliary label minus its mean, in units of its range; 0 if constant."""
+    width = _width(auxiliary)
+    scaled = auxiliary / width if width else np.zeros(len(auxiliary))
+    return np.stack([np.ones(len(auxiliary)), scaled - scaled.mean() if len(scaled) else scaled], axis=1)
+
+
+def _by_question(sample: LabelSample, values: Floats, num_questions: int) -> Floats:
+    """Sum [num_documents, ...] to [num_questions, ...]."""
+    columns = values.reshape(len(values), -1).T
+    sums = np.stack([np.bincount(sample.questions, column, num_questions) for column in columns], axis=-1)
+    return np.asarray(sums.reshape(num_questions, *values.shape[1:]), np.float64)
+
+
+def _without_own(sums: Floats) -> Floats:
+    """Return the sum over all other questions, for each question: [num_questions, ...]."""
+    total = sums.sum(axis=0)
+    others = total - sums
+    return np.where(np.abs(others) > ROUNDING * np.abs(total), others, 0.0)
+
+
+def _lines(gram: Floats, right: Floats, num_read: Floats) -> Floats:
+    """Return intercept and lambda, [..., 2]; 0 where fewer than `MIN_READ` documents were read."""
+    tiny = np.finfo(np.float64).tiny
+    penalty = np.zeros(gram.shape)
+    penalty[..., 0, 0], penalty[..., 1, 1] = tiny, RIDGE * np.abs(gram[..., 1, 1]) + tiny
+    solution = np.linalg.solve(gram + penalty, right[..., None])[..., 0]
+    return np.where((np.asarray(num_read) >= MIN_READ)[..., None], solution, 0.0)
+
+
+def _correlation(
+    is_read: npt.NDArray[np.bool_], labels: Floats, auxiliary: Floats, inverse: Floats
+) -> float | None:
+    """Return the correlation over all documents that may be read: each one read stands for 1 / probability."""
+    read, predictors = labels[is_read], auxiliary[is_read]
+    if len(read) < 2 or np.ptp(read) < ROUNDING or np.ptp(predictors) < ROUNDING:
+        return None
+    covariance = np.cov(read, predictors, aweights=inverse[is_read])
+    return float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))

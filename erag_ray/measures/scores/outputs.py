@@ -1,0 +1,145 @@
+"""Scores of many outputs: without gold answers that cannot match, each pair once, with errors of user code counted."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from erag_ray.measures.scores.base import Score
+from erag_ray.measures.scores.judged import judged_score, needs_judgement
+from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.user_code import Fault, fault_of, is_user_code, one_line
+
+NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
+
+
+def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
+    """Return the gold answers that can match: not blank and, if the score normalises, not "" once normalised.
+
+    In KILT a gold answer such as "The" or "*" matches every output that normalises to "". Such a match says nothing
+    about a passage, so jobs leave these gold answers out; with none left, every output scores 0.
+    """
+    if score.normalises:
+        return [answer for answer in answers if score.normalize(answer)]
+    return [answer for answer in answers if answer.strip()]
+
+
+@dataclass(kw_only=True)
+class Scoring:
+    """A judge's grades as input for scoring, and counts and errors as its results.
+
+    Attributes:
+        judgements: (query_id, output) -> the judge's grade, None if its response is no judgement. None in place of the
+            mapping if no judge ran: then judged scores are None.
+        num_outputs: the number of scored outputs.
+        num_errors: the number of outputs for which user code raised or returned an invalid value.
+        lines: messages about the first few of these.
+    """
+
+    judgements: Mapping[tuple[str, str], str | None] | None = None
+    num_outputs: int = 0
+    num_errors: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        """Count an output without a score; the line says which and why."""
+        self.num_errors += 1
+        if len(self.lines) < NUM_NAMED and line not in self.lines:
+            self.lines.append(line)
+
+    def judged_value(self, query_id: str, output: str) -> float | None:
+        """Return the score of an output by the judge.
+
+        Raises:
+            ValueError: a judge ran, but not on this output.
+        """
+        if self.judgements is None:
+            return None
+        if (query_id, output) not in self.judgements:
+            raise ValueError(f"query {query_id}, output {_quoted(output)}: the judge did not grade it")
+        return judged_score(self.judgements[query_id, output])
+
+
+def score_outputs(
+    outputs: Sequence[str | None],
+    answers: Sequence[Sequence[str]],
+    score: Score,
+    query_ids: Sequence[str] = (),
+    scoring: Scoring | None = None,
+) -> list[float | None]:
+    """Return the score of each output against the usable gold answers of its query; None ("not judged") stays None.
+
+    Equal pairs of output and answers are scored once, since a query's passages often lead to the same output.
+
+    Args:
+        outputs: of the reader, one per row.
+        answers: the gold answers of each row.
+        score: the score of all rows.
+        query_ids: the query of each row; needed with ``scoring``.
+        scoring: has the grades for judged scores, and collects outputs for which user code raises or returns an
+            invalid value: their scores are None. Without it such errors are raised.
+
+    Raises:
+        ValueError: unequal lengths; a value that is no number in [0, 1] or, of a binary score, neither 0 nor 1; or a
+            judged score of an output that the judge did not grade.
+    """
+    if scoring is not None:
+        scoring.num_outputs += len(outputs) - outputs.count(None)
+    if score.needs_judge and scoring is not None:
+        return _judged(outputs, answers, query_ids, scoring)
+
+    @functools.cache
+    def usable(gold_answers: tuple[str, ...]) -> list[str]:
+        return usable_answers(score, gold_answers)
+
+    faults: dict[tuple[str | None, tuple[str, ...]], Fault] = {}
+
+    @functools.cache
+    def value(output: str, gold_answers: tuple[str, ...]) -> float | None:
+        try:
+            return (
+                _checked(score, score.function(output, usable(gold_answers))) if usable(gold_answers) else 0.0
+            )
+        except (InputError, JobError):
+            raise
+        except Exception as error:
+            if scoring is None or not is_user_code(score.function):
+                raise
+            faults[output, gold_answers] = fault_of(error, score.function)
+            return None
+
+    rows = zip(outputs, answers, strict=True)
+    values = [None if output is None else value(output, tuple(gold_answers)) for output, gold_answers in rows]
+    if scoring is not None and faults:
+        for query_id, output, gold_answers in zip(query_ids, outputs, answers, strict=True):
+            if fault := faults.get((output, tuple(gold_answers))):
+                scoring.add(f"score {score.name}, query {query_id}, output {_quoted(output)}: {fault}")
+    return values
+
+
+def _judged(
+    outputs: Sequence[str | None],
+    answers: Sequence[Sequence[str]],
+    query_ids: Sequence[str],
+    scoring: Scoring,
+) -> list[float | None]:
+
+    def value(query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
+        if output is None:
+            return None
+        return scoring.judged_value(query_id, output) if needs_judgement(output, gold_answers) else 0.0
+
+    return [value(*row) for row in zip(query_ids, outputs, answers, strict=True)]
+
+
+def _quoted(output: str | None) -> str:
+    return one_line(repr(output), OUTPUT_CHARACTERS)
+
+
+def _checked(score: Score, value: object) -> float:
+    """Return a valid value of a score as a float; NaN fails the comparisons and is refused too."""
+    if isinstance(value, (bool, int, float)) and 0 <= value <= 1 and (not score.binary or value in (0, 1)):
+        return float(value)
+    allowed = "0 and 1" if score.binary else "a number in [0, 1]"
+    raise ValueError(f"score {score.name!r} returned {value!r}; allowed: {allowed}")

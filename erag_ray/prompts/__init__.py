@@ -1,0 +1,1 @@
+"""Requests: kinds of them, and the prompts that they become."""

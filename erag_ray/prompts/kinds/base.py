@@ -1,0 +1,100 @@
+"""The class of all kinds of request, and what they are built from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.prompt import PromptConfig
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.prompts.prompt import custom_prompt, prompt_named
+from erag_ray.prompts.request import Form, Passage, Prompt, Request, Response
+
+Value = str | float | None
+Role = Literal["reader", "auxiliary_reader", "judge"]
+"""Which of the job's models; the key of its config."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The settings of a dataset and a job from which a kind builds requests.
+
+    Attributes:
+        dataset: score, length of answers, family of prompts.
+        reader: the job's reader, or its auxiliary reader for the kinds that ask that one.
+        judge: the job's judge.
+        default_prompt: name of the reader's prompt where the job names none.
+    """
+
+    dataset: Dataset
+    reader: ReaderConfig
+    judge: JudgeConfig
+    default_prompt: str = "plain"
+
+    @property
+    def family(self) -> str:
+        """Return the family of the questions, which determines instruction and examples."""
+        return self.reader.family or self.dataset.family
+
+    def prompt(self) -> Prompt:
+        """Return the reader's prompt.
+
+        Raises:
+            ValueError: there is no prompt of the name in the config.
+        """
+        config, titles = self.reader.prompt, self.reader.titles
+        if isinstance(config, PromptConfig):
+            prompt = custom_prompt(config)
+        else:
+            name, num_examples = config or self.default_prompt, self.reader.num_examples
+            prompt = prompt_named(name, self.family, num_examples=num_examples, titles=titles)
+        return dataclasses.replace(prompt, titles=titles)
+
+
+def no_answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
+    """Return no answers; for kinds whose requests have none."""
+    return ()
+
+
+def nothing_wrong(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) -> str:
+    """Return no problem; for kinds whose answers may have any tokens."""
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of request, the same for all models and prompts.
+
+    Attributes:
+        name: in tables and messages.
+        build: returns the form of all requests to a dataset.
+        answers: returns the answers of one request, given the gold answers of its question; the request's form says
+            how the model uses them.
+        fold: maps a request's answers and its response to the value for annotators and scores; None: the response's
+            text is the value.
+        value: type of the value.
+        role: which of the job's models gets the requests.
+        check: returns what is wrong with the token ids of the answers, such as two that are equal; "" if nothing is.
+    """
+
+    name: str
+    build: Callable[[Case], Form]
+    answers: Callable[[Case, Sequence[str]], tuple[str, ...]] = no_answers
+    fold: Callable[[Sequence[str], Response], Value] | None = None
+    value: type[str] | type[float] = str
+    role: Role = "reader"
+    check: Callable[[Sequence[str], Sequence[Sequence[int]]], str] = nothing_wrong
+
+    def by_auxiliary(self) -> Kind:
+        """Return the same kind, asked of the auxiliary reader."""
+        return dataclasses.replace(self, name=f"auxiliary_{self.name}", role="auxiliary_reader")
+
+    def request(
+        self, case: Case, question: str, passages: Sequence[Passage] = (), gold_answers: Sequence[str] = ()
+    ) -> Request:
+        """Return the request for a question and its passages."""
+        return Request.of(self.build(case), question, passages, self.answers(case, gold_answers))

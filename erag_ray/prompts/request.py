@@ -1,0 +1,185 @@
+"""Requests to a model, and its responses. Pure data.
+
+A request is one question to one model: a `Form`, which all requests of one kind to one dataset share, a question, its
+passages, and for some kinds answers. Its key is a hash of all of these, without the ids of queries and documents. A
+response depends only on the model and the request, so responses are cached by (model, key).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, NamedTuple
+
+import xxhash
+
+from erag_ray.store.fingerprints import fingerprint
+
+Method = Literal["generate", "loglikelihood"]
+Need = Literal["generate", "loglikelihood", "early_stop"]
+
+
+class Passage(NamedTuple):
+    """One passage as a model sees it."""
+
+    title: str
+    text: str
+
+
+class Example(NamedTuple):
+    """One worked example of a prompt."""
+
+    question: str
+    answer: str
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """A prompt template; `erag_ray.prompts.prompt` fills it.
+
+    Attributes:
+        template: with ``{question}`` and ``{passages}``.
+        without_passages: the template of a request without passages.
+        passage: one passage, with ``{rank}`` (from 1), ``{title}``, ``{text}``, or ``{passage}`` for "(title) text".
+        untitled: the same for a passage without a title.
+        separator: between two passages.
+        system: text before everything else, or the system message of a chat.
+        system_without_passages: the same for a request without passages.
+        examples: worked examples, before the question.
+        is_chat: whether the model's chat template is applied.
+        one_line: whether line breaks and runs of blanks in passages become single blanks.
+        titles: whether the model sees the titles of passages.
+    """
+
+    template: str
+    without_passages: str
+    passage: str
+    untitled: str
+    separator: str
+    system: str = ""
+    system_without_passages: str = ""
+    examples: tuple[Example, ...] = ()
+    is_chat: bool = False
+    one_line: bool = False
+    titles: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """The settings that all requests of one kind to one dataset share.
+
+    Attributes:
+        method: ``generate`` text with greedy decoding, or compute the ``loglikelihood`` of each answer of the request.
+        prompt: how question and passages become text.
+        max_new_tokens: largest number of tokens of an output; answers to ``loglikelihood`` are truncated to it.
+        max_prompt_tokens: largest number of tokens of a prompt (FiD: of one passage with its question); None: the
+            model's default.
+        keep_question_end: a question that is too long loses its start (a dialogue), else its end.
+        stop_at_newline: an output ends at its first line break.
+        early_stop: name of a score; an output may end as soon as no answer of the request can match it any more.
+        with_end: a log-likelihood includes the end of the output after the answer.
+        next_token: a log-likelihood is that of the answer as the single next token: one pass over the prompt for all
+            answers, and their probabilities add up. It is -inf for an answer of several tokens, and for one with the
+            token of an earlier answer.
+    """
+
+    method: Method
+    prompt: Prompt
+    max_new_tokens: int
+    max_prompt_tokens: int | None = None
+    keep_question_end: bool = False
+    stop_at_newline: bool = True
+    early_stop: str | None = None
+    with_end: bool = True
+    next_token: bool = False
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Return a hash of all fields, in 32 hex digits."""
+        return fingerprint(asdict(self))
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Return what a model must be able to do."""
+        return frozenset({self.method, "early_stop"} if self.early_stop else {self.method})
+
+
+class Request(NamedTuple):
+    """One question to one model.
+
+    Attributes:
+        form: the settings that it shares with other requests.
+        question: of the user.
+        passages: in the order of the list; none: closed-book.
+        answers: for ``loglikelihood``, the answers to score, as they continue the prompt (with a blank before them
+            where needed); for early stopping, the answers that may match the output; else none.
+    """
+
+    form: Form
+    question: str
+    passages: tuple[Passage, ...] = ()
+    answers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, form: Form, question: str, passages: Iterable[Passage], answers: Sequence[str] = ()
+    ) -> Request:
+        """Return a request, without the titles of its passages if the form's prompt hides them."""
+        if not form.prompt.titles:
+            passages = (Passage("", passage.text) for passage in passages)
+        return cls(form, question, tuple(passages), tuple(answers))
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Return two 64-bit hashes: of form, question and answers, and of the passages in their order."""
+        hashes = b"".join(text_hash(*passage) for passage in self.passages)
+        return question_key(self.form, self.question, self.answers), xxhash.xxh3_64_intdigest(hashes)
+
+
+class Failure(NamedTuple):
+    """The error of a request: its kind (one of `schemas.ERROR_KINDS`) and its message."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """A response to a request: a text, log-probabilities, or an error.
+
+    Attributes:
+        text: the output.
+        logprobs: of each answer of the request, summed over its tokens (and the end, if the form says so).
+        num_answer_tokens: the number of tokens in each sum.
+        failure: the error, if there is neither text nor log-probabilities.
+        num_prompt_tokens: over all segments; 0 if the model does not count them.
+        num_output_tokens: generated or scored.
+        num_truncated_question_tokens: cut from the question to make the prompt fit.
+        num_truncated_passage_tokens: cut from the passages.
+        num_cached_prompt_tokens: prompt tokens from a server's prefix cache.
+        notes: properties of the output, such as ``thinking``; counted in the log, not stored.
+    """
+
+    text: str | None = None
+    logprobs: tuple[float, ...] = ()
+    num_answer_tokens: tuple[int, ...] = ()
+    failure: Failure | None = None
+    num_prompt_tokens: int = 0
+    num_output_tokens: int = 0
+    num_truncated_question_tokens: int = 0
+    num_truncated_passage_tokens: int = 0
+    num_cached_prompt_tokens: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def text_hash(*fields: str) -> bytes:
+    """Return the XXH3-128 hash (16 bytes) of texts, each prefixed by its length."""
+    parts = [field.encode() for field in fields]
+    return xxhash.xxh3_128_digest(b"".join(len(part).to_bytes(8, "big") + part for part in parts))
+
+
+def question_key(form: Form, question: str, answers: tuple[str, ...]) -> int:
+    """Return the first half of a request's key."""
+    return xxhash.xxh3_64_intdigest(text_hash(form.fingerprint, question, *answers))

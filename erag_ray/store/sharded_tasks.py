@@ -1,0 +1,120 @@
+"""How large work is cut: numbered tasks that leave a file each, and the folder they lie in.
+
+A worker is made once in each process that works and then called with task numbers. What it makes is a function of its
+settings and the number, and appears whole, so a task that is done twice or stopped half-way does no harm, and one whose
+file is there need not be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from erag_ray.store.arrays import open_array
+from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.tables import read_back
+from erag_ray.support.errors import InputError
+
+
+class Worker(Protocol):
+    """Does one numbered task after the other."""
+
+    def __call__(self, number: int) -> None:
+        """Do the task and leave its file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks:
+    """Numbered tasks of one worker.
+
+    Attributes:
+        worker: its class, made with ``settings`` as keyword arguments.
+        settings: plain values.
+        numbers: the tasks.
+        noun: what a task is, for progress.
+    """
+
+    worker: type[Any]
+    settings: Mapping[str, Any]
+    numbers: Sequence[int]
+    noun: str
+
+
+Do = Callable[[Tasks], None]
+"""Does tasks, here or on a cluster; returns when all of them are done."""
+
+
+def do_tasks(tasks: Tasks, on_progress: Callable[[int], None] = lambda done: None) -> None:
+    """Do tasks one after the other in this process; ``on_progress`` hears how many are done."""
+    if not tasks.numbers:
+        return
+    worker: Worker = tasks.worker(**tasks.settings)
+    for count, number in enumerate(tasks.numbers, 1):
+        worker(number)
+        on_progress(count)
+
+
+def part(number: int) -> str:
+    """The name of a numbered part."""
+    return f"{number:05}"
+
+
+def write_frame(frame: pl.DataFrame, folder: Folder, *names: str) -> None:
+    """Write a frame as one Parquet file."""
+    folder.write_parquet(frame.to_arrow(), *names)
+
+
+def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
+    """A frame that `write_frame` has written.
+
+    Raises:
+        InputError: it is not there or not whole.
+    """
+    try:
+        return as_frame(folder.read_parquet(*names))
+    except (OSError, pa.ArrowException) as error:
+        location = folder.at(*names)
+        raise InputError(
+            [f"{location}: damaged ({error}); delete the index's folder to have it made again"]
+        ) from error
+
+
+def undone(
+    folder: Folder, below: str, suffix: str, count: int, form: Mapping[str, type] | None = None
+) -> list[int]:
+    """Return the tasks of ``count`` without a file that can be read; a damaged file is set aside.
+
+    Args:
+        folder: the root.
+        below: folder of the files.
+        suffix: of the files: .json, .npy or .parquet.
+        count: number of tasks.
+        form: required keys of a .json file -> types of their values.
+    """
+    existing = set(folder.names(below, suffix=suffix))
+    names = [f"{part(number)}{suffix}" for number in range(count)]
+    return [
+        number
+        for number, name in enumerate(names)
+        if name not in existing or not _is_whole(folder, below, name, form)
+    ]
+
+
+def _is_whole(folder: Folder, below: str, name: str, form: Mapping[str, type] | None) -> bool:
+    if name.endswith(".json"):
+        return read_back(folder, below, name=name, form=form) is not None
+    try:
+        if name.endswith(".npy"):
+            open_array(folder, below, name)
+        else:
+            with folder.filesystem.open_input_file(folder.at(below, name)) as file:
+                pq.read_metadata(file)
+    except (OSError, ValueError, pa.ArrowException):
+        folder.set_aside(below, name)
+        return False
+    return True

@@ -1,0 +1,140 @@
+"""One job at a time in one output folder: two would take the seals off each other's tables."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from erag_ray.store.fingerprints import new_job_id
+from erag_ray.store.folder import Folder
+from erag_ray.store.lease import (
+    LEASE_SECONDS,
+    LEASES,
+    Lease,
+    fields_of,
+    is_leased,
+    read_sign,
+    runs_here,
+    sealing_under,
+)
+from erag_ray.store.stages.claim import claim
+from erag_ray.support.errors import InputError
+from erag_ray.support.ownership import MARKER, UNFINISHED, Ledger, read_marker
+
+logger = logging.getLogger(__name__)
+LOOK_SECONDS = 0.5
+SIGN = re.compile(r".+@.*@\d+")
+"""Names of signs: job, host and process."""
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+
+
+@contextlib.contextmanager
+def locked(out: str) -> Iterator[None]:
+    """While open, this job has the folder ``out``: it is marked as a job's, and no other job begins to write there.
+
+    A job whose process has ended on this machine is known to be gone; any other is waited for until its sign is
+    unchanged for `LEASE_SECONDS`.
+
+    Raises:
+        InputError: the folder cannot be written, is no job's, or another job is writing there.
+    """
+    with contextlib.ExitStack() as stack:
+        with _as_input_error(out):
+            folder = Folder(out, is_shared=True)
+            stack.callback(_remove_empty, folder, is_new=not folder.exists())
+            claim(folder)
+            lease = stack.enter_context(_only_lease(folder))
+            stack.enter_context(sealing_under(lease))
+            ledger = folder.claim()
+            ledger.check_links()
+            ledger.settle()
+        stack.callback(_settle, ledger, lease)
+        yield
+
+
+def _settle(ledger: Ledger, lease: Lease) -> None:
+    # what a full disk does not take is in the records, for the next job
+    with contextlib.suppress(OSError):
+        if not lease.is_lost:
+            ledger.settle()
+
+
+def _remove_empty(folder: Folder, *, is_new: bool) -> None:
+    """Delete the marker of a folder in which there is nothing else, and a new folder."""
+    with contextlib.suppress(OSError, pa.ArrowException):
+        if not folder.names(LEASES):
+            for name in (LEASES, UNFINISHED):
+                folder.prune(name)
+            if read_marker(folder) == [] and folder.entries() == [MARKER]:
+                folder.delete(MARKER)
+            if is_new:
+                folder.prune()
+
+
+@contextlib.contextmanager
+def _as_input_error(out: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if getattr(error, "errno", None) in DISK_ERRORS:
+            raise
+        raise InputError([f"out: cannot write to {out}: {error}"]) from error
+
+
+@contextlib.contextmanager
+def _only_lease(folder: Folder) -> Iterator[Lease]:
+    """Yield a lease that no other job has: of several that begin at once, the first by name.
+
+    Raises:
+        InputError: another job has one.
+    """
+    name = f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
+    first: dict[str, bytes] = {}
+    replaced: list[str] = []
+    is_logged = False
+    with Lease(folder, name, has_folder=False) as lease:
+        while others := [other for other in folder.names(LEASES) if other != name and SIGN.fullmatch(other)]:
+            for other in others:
+                sign = read_sign(folder, other)
+                if sign is None:
+                    continue
+                if not is_leased(folder, other):
+                    replaced.append(other)
+                    lease.tell(replaced=replaced)
+                    folder.delete(LEASES, other)
+                    continue
+                is_alive = runs_here(sign) or sign != first.setdefault(other, sign)
+                if is_alive and (other < name or _has_folder(sign)):
+                    text = f"out: the job {other} is writing to {folder.root}; wait for it, or choose another out"
+                    raise InputError([text])
+            if first and not is_logged:
+                is_logged = True
+                logger.warning(
+                    "%s: the job %s may still be writing; waiting up to %.0f s for it",
+                    folder.root,
+                    next(iter(first)),
+                    LEASE_SECONDS,
+                )
+            time.sleep(LOOK_SECONDS)
+        lease.tell(has_folder=True)
+        if lease.is_lost:
+            raise InputError(
+                [f"out: another job has taken {folder.root}; wait for it, or choose another out"]
+            )
+        yield lease
+
+
+def _has_folder(sign: bytes) -> bool:
+    """Return whether the job of a sign has the folder; False while the sign is being written."""
+    is_of_version_0_2 = sign.replace(b".", b"").isdigit()
+    return is_of_version_0_2 or fields_of(sign).get("has_folder") is True

@@ -1,0 +1,126 @@
+"""Stages: tables with everything that their content depends on.
+
+A stage has inputs, settings, a function and tables. The manifests of its tables store its fingerprint and the digests
+of its source tables: `ensure` recomputes tables that are not current, `stale` lists sources that have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from erag_ray.measures.scores import is_language_score
+from erag_ray.store.fingerprints import NOT_LOCAL, code_fingerprint, fingerprint
+from erag_ray.store.schemas import TableSchema
+from erag_ray.store.tables import TABLE_MANIFEST, TableStore, TableWriter, content_digest, whole_manifest
+
+TABLE = "table "
+"""Prefix of names of tables among the inputs in a manifest."""
+Append = Callable[[TableSchema, pa.Table | pl.DataFrame], None]
+"""Appends a part to a table of the stage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Tables, and everything that their content depends on.
+
+    Attributes:
+        name: name for messages.
+        tables: tables that it seals.
+        settings: config settings that the tables depend on.
+        sources: name -> digest of the sealed tables that it reads (`digests`).
+        inputs: name -> digest or stamp of its other inputs.
+        make: writes the tables and returns further entries of their manifests; a table that it does not write is empty.
+        names: names from the config of code that it calls, such as annotators. Tables that depend on code from outside
+            the package are always recomputed, since that code and its imports can change under the same name.
+    """
+
+    name: str
+    tables: Sequence[TableSchema]
+    settings: Mapping[str, object]
+    make: Callable[[Append], Mapping[str, object]]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[str] = ()
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of everything that the tables depend on, including this package's code; None if unknown."""
+        if NOT_LOCAL in self.inputs.values() or any(map(_is_outside, self.names)):
+            return None
+        return fingerprint([self.settings, self.manifest_inputs, sorted(self.names), code_fingerprint()])
+
+    @property
+    def manifest_inputs(self) -> dict[str, str]:
+        """Inputs and sources, as stored in the manifests of the tables."""
+        return {**self.inputs, **{f"{TABLE}{name}": digest for name, digest in self.sources.items()}}
+
+    def is_current(self, store: TableStore) -> bool:
+        """Return whether all tables are complete and have this fingerprint."""
+        made_from = self.fingerprint
+        return all(store.is_made_from(schema, made_from) for schema in self.tables)
+
+
+def ensure(stage: Stage, store: TableStore) -> bool:
+    """Compute and seal the tables of a stage unless they are current; return whether they were computed.
+
+    If a table has changed, a report in the same folder is deleted.
+    """
+    if stage.is_current(store):
+        return False
+    writers: dict[TableSchema, TableWriter] = {}
+
+    def append(schema: TableSchema, part: pa.Table | pl.DataFrame) -> None:
+        if schema not in writers:
+            writers[schema] = store.writer(schema)
+        writers[schema].append(part)
+
+    notes = stage.make(append)
+    for schema in stage.tables:
+        if schema not in writers:
+            append(schema, schema.empty())
+    if any(writer.is_changed for writer in writers.values()):
+        delete_report(store)
+    for writer in writers.values():
+        writer.seal(
+            config={**stage.settings, **notes}, inputs=stage.manifest_inputs, made_from=stage.fingerprint
+        )
+    return True
+
+
+def delete_report(store: TableStore) -> None:
+    """Delete the report in a folder whose tables change."""
+    store.folder.delete("report.md")
+    store.folder.delete_folder("report")
+
+
+def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]:
+    """Return name -> `TableStore.digest` of sealed tables."""
+    return {schema.name: store.digest(schema) for schema in schemas}
+
+
+def stale(manifest: Mapping[str, Any], store: TableStore) -> list[str]:
+    """Return the source tables that have changed, or are stale themselves, since a table was computed.
+
+    Args:
+        manifest: manifest of the computed table.
+        store: the folder of the source tables.
+    """
+    inputs = manifest.get("inputs", {})
+    sources = {name.removeprefix(TABLE): digest for name, digest in inputs.items() if name.startswith(TABLE)}
+    return [name for name, digest in sources.items() if _has_changed(name, digest, store)]
+
+
+def _has_changed(name: str, digest: str, store: TableStore) -> bool:
+    """Return whether a sealed table has another digest or is stale; False if it is missing or damaged."""
+    manifest = whole_manifest(store.folder, name, form=TABLE_MANIFEST)
+    return manifest is not None and (content_digest(manifest) != digest or bool(stale(manifest, store)))
+
+
+def _is_outside(name: str) -> bool:
+    """Return whether a name refers to code from outside the package."""
+    return ":" in name and not is_language_score(name)
