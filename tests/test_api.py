@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import pathlib
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +24,7 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
+from erag_ray.measures.lists import MEASURES
 from erag_ray.store.schemas import LABELS, OUTPUTS, UTILITY
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -459,3 +462,33 @@ def test_a_langchain_retriever_is_a_run(tmp_path: pathlib.Path) -> None:
     )
     assert set(result.runs.filter(run_id="store")["doc_id"]) <= PASSAGES.keys()
     assert result.runs.filter(run_id="store").height == 3 * len(QUESTIONS)
+
+
+def test_ten_functions_lie_between_the_call_and_the_reader_and_a_measure(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depths = dict[str, int]()
+
+    def frames(name: str) -> None:
+        files = [frame.filename for frame in traceback.extract_stack()]
+        own = [file for file in files if "/erag_ray/" in file and not file.endswith("support/numba_jit.py")]
+        depths.setdefault(name, len(own))
+
+    def read(prompts: list[str]) -> list[str]:
+        frames("reader")
+        return ["Ann"] * len(prompts)
+
+    def ndcg(lists: Any) -> Any:
+        frames("nDCG")
+        return MEASURES["nDCG"].function(lists)
+
+    monkeypatch.setitem(MEASURES, "Other", dataclasses.replace(MEASURES["nDCG"], name="Other", function=ndcg))
+    er.compare(
+        questions=[{"question": "Who?", "answers": ["Ann"], "id": "1"}],
+        reader=er.Function(read, name="mine", revision="1"),
+        runs={"a": {"1": [("d1", "Ann built it.")]}},
+        measures=["Other"],
+        out=tmp_path / "out",
+        cache_dir=tmp_path / "store",
+    )
+    assert depths == {"reader": 10, "nDCG": 10}

@@ -219,9 +219,9 @@ def test_a_request_that_ends_its_process_does_not_keep_the_others_from_being_rea
 def test_a_process_that_ends_for_another_reason_costs_nothing_but_time(tmp_path: pathlib.Path) -> None:
     block = pending(*(f"question {number}" for number in range(ISOLATED_ROWS + 5)))
     first = actor(tmp_path)
-    answers = first._timed
+    answers = first.isolation.run
     # the process ends after its second batch
-    first._timed = lambda asked: some_then_end(answers(asked))  # type: ignore[method-assign]
+    first.isolation.run = lambda asked: some_then_end(answers(asked))  # type: ignore[method-assign]
     with pytest.raises(Died):
         list(first(block))
     assert len(stored(tmp_path)) == 16

@@ -104,8 +104,9 @@ def _make(
     if analysis.schema != PER_QUERY:
         # values of lists are many; other tables are sealed as one part
         parts = [pl.concat([as_frame(analysis.schema.empty()), *parts])]
-    for part in parts:
+    for number, part in enumerate(parts):
         append(analysis.schema, part)
+        at.text = f"{number + 1:,} parts, "
     notes = list(analysis.notes(evaluation))
     return {"notes": notes} if notes else {}
 

@@ -20,7 +20,7 @@ from erag_ray.support.progress import StageProgress
 def _make(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:
     frames = evaluation.labels, evaluation.inputs.runs, evaluation.eligible, evaluation.inputs.queries
     facts = evaluation.tables.read(FACT_LABELS) if _fact_tables(evaluation.config) else None
-    return at.each(per_query_parts(*frames, evaluation.settings, facts), "parts")
+    return per_query_parts(*frames, evaluation.settings, facts)
 
 
 def _fact_tables(config: JobConfig) -> tuple[TableSchema, ...]:

@@ -265,42 +265,36 @@ class ModelActor:
             responses = responses_table(table, self.id, [response for _, response in rows])
             self.store.append(responses, self.job, seconds, backend())
 
-        with Writer(append, self.write_every_seconds) as writer:
-            self._writer = writer
-            for row, response in self._timed(pending):
-                writer.add((row, response))
-                num_responses += 1
-                num_good += response.failure is None
-        if num_responses < len(pending):
-            self._budget.check()
-        return num_good > 0
-
-    def _timed(self, requests: PendingRequests) -> Iterator[tuple[int, Response]]:
-        """Yield the model's responses until the budget is spent; sum the counts."""
-        responses = self.isolation.run(requests)
-        with _Alarm(self.max_batch_seconds) as alarm:
+        with Writer(append, self.write_every_seconds) as writer, _Alarm(self.max_batch_seconds) as alarm:
+            self._writer, responses = writer, self.isolation.run(pending)
             while True:
                 alarm.set()
                 item = next(responses, None)
                 alarm.clear()
                 if item is None:
-                    return
-                _, response = item
+                    break
+                response = item[1]
                 self._count(response)
-                yield item
+                writer.add(item)
+                num_responses += 1
+                num_good += response.failure is None
                 if self._is_stopping:
                     del responses  # which ends requests in flight
                     # the report writes the responses, and the driver ends this process
                     threading.Event().wait()
-                if not self.isolation.model.charges_budget:
-                    counts = (
-                        response.num_prompt_tokens,
-                        response.num_cached_prompt_tokens,
-                        response.num_output_tokens,
-                    )
-                    self._budget.spent += self._budget.price_of(TokenCounts(*counts))
-                    if self._budget.wait():
-                        return
+                if self._is_spent(response):
+                    break
+        if num_responses < len(pending):
+            self._budget.check()
+        return num_good > 0
+
+    def _is_spent(self, response: Response) -> bool:
+        """Charge a response, unless the model charges them itself; return whether the budget is spent then."""
+        if self.isolation.model.charges_budget:
+            return False
+        counts = response.num_prompt_tokens, response.num_cached_prompt_tokens, response.num_output_tokens
+        self._budget.spent += self._budget.price_of(TokenCounts(*counts))
+        return self._budget.wait()
 
     def _count(self, response: Response) -> None:
         self.num_responses += 1

@@ -69,7 +69,9 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
             max_cost=config.max_cost,
         )
         rows = config.rows_per_block or BLOCK_ROWS
-        counts = [pa.table(part) for block in _blocks(work.requests, rows) for part in reader(block)]
+        counts = list[pa.Table]()
+        for block in _blocks(work.requests, rows):
+            counts += map(pa.table, reader(block))
     return sum_counts(pa.concat_tables(counts), store, job)
 
 

@@ -84,7 +84,35 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
-    done = _run_all(config, tables, todo, job, costs) if todo else {}
+    done: dict[str, tuple[Done, float]] = {}
+    with readers_session(config) if todo else contextlib.nullcontext():
+        for model_plan in todo:
+            start, part = time.monotonic(), _with_unspent(config, costs, model_plan.id)
+            run_work = run_in_process if config.num_readers == 0 else run
+            counts = run_work(write_work(part, tables, model_plan), part, job)
+            done[model_plan.id] = counts, time.monotonic() - start
+    return _seal_responses(config, tables, plan, done, job, costs)
+
+
+def _seal_responses(
+    config: JobConfig,
+    tables: TableStore,
+    plan: StagePlan,
+    done: Mapping[str, tuple[Done, float]],
+    job: str,
+    costs: pl.DataFrame,
+) -> Finished:
+    """Look up the responses, ask a sample again, and seal the stage.
+
+    Args:
+        config: the job.
+        tables: the folder of the stage.
+        plan: of the stage.
+        done: model -> counts of its new requests, and elapsed seconds.
+        job: id of the job.
+        costs: COSTS of the job before this stage.
+    """
+    todo = [model_plan for model_plan in plan.plans if model_plan.id in done]
     with stage_progress("looking up responses", show=config.progress):
         collected = [_collect(config, model_plan) for model_plan in plan.plans]
         # a stage may have no requests: some annotators need no model
@@ -144,24 +172,17 @@ def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
     )
 
 
-def _run_all(
-    config: JobConfig, tables: TableStore, todo: Sequence[ModelPlan], job: str, costs: pl.DataFrame
-) -> dict[str, tuple[Done, float]]:
-    """Return model -> counts of its requests, and elapsed seconds.
+def _with_unspent(config: JobConfig, costs: pl.DataFrame, model: str) -> JobConfig:
+    """Return the config with what is left of ``max_cost`` for a model.
 
     Raises:
-        JobError: nothing of ``max_cost`` is left for a model.
+        JobError: nothing is.
     """
-    done = {}
-    with readers_session(config):
-        for model_plan in todo:
-            start, left = time.monotonic(), _left_of_cost(config, costs, model_plan.id)
-            if left is not None and left <= 0:
-                text = f"max_cost: all of {config.max_cost:.4f} is spent before these requests to {model_plan.id}"
-                raise JobError(f"{text}; responses are kept; run the job again to spend up to max_cost again")
-            part = dataclasses.replace(config, max_cost=left)
-            done[model_plan.id] = run_part(part, tables, model_plan, job), time.monotonic() - start
-    return done
+    left = _left_of_cost(config, costs, model)
+    if left is not None and left <= 0:
+        text = f"max_cost: all of {config.max_cost:.4f} is spent before these requests to {model}"
+        raise JobError(f"{text}; responses are kept; run the job again to spend up to max_cost again")
+    return dataclasses.replace(config, max_cost=left)
 
 
 def _left_of_cost(config: JobConfig, costs: pl.DataFrame, model: str) -> float | None:
@@ -180,39 +201,22 @@ def readers_session(config: JobConfig) -> Iterator[None]:
         yield
 
 
-def run_part(config: JobConfig, tables: TableStore, model_plan: ModelPlan, job: str) -> Done:
-    """Run one model's requests in the current `readers_session`; return when the responses are in the store."""
-    with stage_progress("writing requests", show=config.progress):
-        folder = _write_pending(tables, model_plan)
-    run_work = run_in_process if config.num_readers == 0 else run
-    return run_work(work_of(model_plan, folder), config, job)
-
-
-def work_of(model_plan: ModelPlan, folder: str) -> Work:
-    """Return what a pool of actors needs to run a model: its config, forms, resources and the requests in ``folder``.
-
-    Args:
-        model_plan: the model, and its requests without a response (counted only; their rows are in ``folder``).
-        folder: where the Parquet shards of PENDING are, visible to all nodes.
-    """
-    return Work(
-        requests=folder,
-        num_requests=model_plan.new.height,
-        config=model_plan.model.config,
-        model=model_plan.id,
-        forms=model_plan.forms,
-        resources=model_plan.resources,
-    )
-
-
-def _write_pending(tables: TableStore, plan: ModelPlan) -> str:
-    """Write Parquet shards of the pending requests to an empty folder, and return it."""
+def write_work(config: JobConfig, tables: TableStore, plan: ModelPlan) -> Work:
+    """Write the pending requests of a model as Parquet shards, and return what readers need to run them."""
     path = ("pending", plan.id)
     tables.folder.delete_folder(*path)
-    for number, start in enumerate(range(0, plan.new.height, ROWS_PER_SHARD)):
-        shard = plan.make_requests(plan.new.slice(start, ROWS_PER_SHARD))
-        tables.folder.write_parquet(shard, *path, f"part-{number:05}.parquet", row_group_size=5000)
-    return "/".join([tables.folder.root.rstrip("/"), *path])
+    with stage_progress("writing requests", show=config.progress):
+        for number, start in enumerate(range(0, plan.new.height, ROWS_PER_SHARD)):
+            shard = plan.make_requests(plan.new.slice(start, ROWS_PER_SHARD))
+            tables.folder.write_parquet(shard, *path, f"part-{number:05}.parquet", row_group_size=5000)
+    return Work(
+        requests="/".join([tables.folder.root.rstrip("/"), *path]),
+        num_requests=plan.new.height,
+        config=plan.model.config,
+        model=plan.id,
+        forms=plan.forms,
+        resources=plan.resources,
+    )
 
 
 class _Collected(NamedTuple):

@@ -243,17 +243,13 @@ def compute_all(
     for name in names:
         measure = _find(name)
         with running(f"measures: {name}", measure.function):
-            at_every_cutoff = _at_every_cutoff(measure, thresholded if measure.needs_binary else lists)
+            given = thresholded if measure.needs_binary else lists
+            at_every_cutoff = np.asarray(measure.function(given), np.float64)
+            # it may be user code
+            if at_every_cutoff.shape != (shape := given.labels.shape):
+                raise ValueError(f"returned an array of shape {at_every_cutoff.shape}, not {shape}")
         # copies rather than views, which would keep the values at all cut-offs in memory
         values |= {(name, cutoff): at_every_cutoff[:, cutoff - 1].copy() for cutoff in cutoffs}
-    return values
-
-
-def _at_every_cutoff(measure: Measure, lists: Lists) -> Floats:
-    """Return the values of a measure, and check their shape, since it may be user code."""
-    values = np.asarray(measure.function(lists), np.float64)
-    if values.shape != lists.labels.shape:
-        raise ValueError(f"returned an array of shape {values.shape}, not {lists.labels.shape}")
     return values
 
 

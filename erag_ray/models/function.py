@@ -79,28 +79,25 @@ class FunctionModel(Model):
         return [Rendered(text=text, num_tokens=_num_tokens(text)) for text in texts]
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        """Call the function, with the prompts of a batch.
+
+        Raises:
+            JobError: it returns something else than a text for each prompt: nobody could say whose output is missing.
+        """
         size = self.config.batch_size or DEFAULT_BATCH
         for start in range(0, len(requests), size):
             prompts = [_text(request) for request in requests[start : start + size]]
-            for row, (prompt, output) in enumerate(zip(prompts, self._outputs(prompts), strict=True), start):
+            outputs = self.function(list(prompts))
+            if inspect.isawaitable(outputs):
+                outputs = self._loop.result(_awaited(outputs))
+            if fault := _fault(outputs, len(prompts)):
+                raise JobError(f"reader {self.config.model}: the function returned {fault}; {RESUME_ADVICE}")
+            for row, (prompt, output) in enumerate(zip(prompts, outputs, strict=True), start):
                 yield row, _response(prompt, output)
 
     @functools.cached_property
     def _loop(self) -> LoopThread:
         return LoopThread()
-
-    def _outputs(self, prompts: list[str]) -> Sequence[str]:
-        """Call the function.
-
-        Raises:
-            JobError: it returns something else than a text for each prompt: nobody could say whose output is missing.
-        """
-        outputs = self.function(list(prompts))
-        if inspect.isawaitable(outputs):
-            outputs = self._loop.result(_awaited(outputs))
-        if fault := _fault(outputs, len(prompts)):
-            raise JobError(f"reader {self.config.model}: the function returned {fault}; {RESUME_ADVICE}")
-        return list(outputs)
 
 
 async def _awaited(outputs: Awaitable[Sequence[str]]) -> Sequence[str]:

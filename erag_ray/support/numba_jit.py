@@ -27,7 +27,7 @@ def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Map a function over items with a thread for each processor; for compiled loops and matrix products."""
     num_threads = min(len(items), num_processors())
     if num_threads < 2:
-        return [function(item) for item in items]
+        return list(map(function, items))
     with ThreadPoolExecutor(num_threads) as pool:
         return list(pool.map(function, items))
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import pathlib
 import re
-import textwrap
 
 import pytest
 
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
-from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.config.report import ReportKeys
-from erag_ray.config.retrieval import RetrieveConfig, SearchConfig
 from erag_ray.extras.train.config import TrainConfig
 
 YAML = """
@@ -330,38 +324,3 @@ def test_a_variable_that_is_not_set_is_named_with_its_path(
     message = refused(capsys, f"--{option}")
     assert "the environment variable NO_SUCH_FOLDER is not set" in message
     assert re.search(r"\$\{?NO_SUCH_FOLDER", message)
-
-
-def field_docstrings(config: type) -> dict[str, str]:
-    """The docstring that stands under each field of a class and of those that it inherits from."""
-    docstrings = {}
-    for one in filter(dataclasses.is_dataclass, reversed(config.__mro__)):
-        (found,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
-        assert isinstance(found, ast.ClassDef)
-        for node, following in zip(found.body, found.body[1:], strict=False):
-            if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr):
-                docstrings[ast.unparse(node.target)] = ast.literal_eval(following.value)
-    return docstrings
-
-
-@pytest.mark.parametrize("kind", [JobConfig, RetrieveConfig])
-def test_help_documents_every_key(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: type
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit) as stopped:
-        parse(kind, "What this job does.", ["--help.all"])
-    assert stopped.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "What this job does." in shown
-    parts = [(kind, ""), (SearchConfig, "search.")]
-    more = [(ReaderConfig, "reader."), (JudgeConfig, "judge."), (ReportKeys, "report.")]
-    parts += more if kind is JobConfig else []
-    for config, prefix in parts:
-        docstrings = field_docstrings(config)
-        for field in dataclasses.fields(config):
-            assert field.name in docstrings, f"{config.__name__}.{field.name} has no docstring"
-            text = " ".join(docstrings[field.name].split())
-            if field.name not in ("reader", "judge", "search", "report"):
-                # a group of options shows its class's docstring
-                assert re.search(rf"--{prefix}{field.name}\b.*?{re.escape(text)}", shown), field.name

@@ -267,7 +267,12 @@ class LocalModel(Model):
     def _responses(self, prompts: Sequence[PromptTokens]) -> list[Response]:
         form = prompts[0].form
         try:
-            responses = self._answer(prompts)
+            if form.method == "generate":
+                outputs = zip(prompts, self.generate(prompts), strict=True)
+                responses = [prompt.answered(output) for prompt, output in outputs]
+            else:
+                scored = zip(prompts, self.loglikelihood(prompts), strict=True)
+                responses = [self._scored(prompt, values) for prompt, values in scored]
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -281,13 +286,6 @@ class LocalModel(Model):
         half = len(prompts) // 2
         self._limits_of(form).shrink(half, max(prompt.length for prompt in prompts))
         return self._responses(prompts[:half]) + self._responses(prompts[half:])
-
-    def _answer(self, prompts: Sequence[PromptTokens]) -> list[Response]:
-        if prompts[0].form.method == "generate":
-            outputs = zip(prompts, self.generate(prompts), strict=True)
-            return [prompt.answered(output) for prompt, output in outputs]
-        scored = zip(prompts, self.loglikelihood(prompts), strict=True)
-        return [self._scored(prompt, values) for prompt, values in scored]
 
     def _scored(self, prompt: PromptTokens, logprobs: Sequence[float]) -> Response:
         if any(math.isnan(value) for value in logprobs):

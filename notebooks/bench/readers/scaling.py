@@ -12,7 +12,8 @@ from bench.readers.table_2 import made_up_job, plan_for, with_own_folders
 from bench.timing import Row, seconds_of
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.cluster.session import ray_session
-from erag_ray.inference.stage import run_part
+from erag_ray.inference.pool import run
+from erag_ray.inference.stage import write_work
 from erag_ray.inference.work import Done
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model
@@ -33,7 +34,9 @@ def long(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     job = with_own_folders(dataclasses.replace(base, reader=reader), str(out / "job"))
     plan, done = plan_for(job, prepare(job), is_single=True), list[Done]()
     with ray_session(job.ray_address):
-        seconds = seconds_of(lambda: done.append(run_part(job, TableStore(job.out), plan, new_job_id())))
+        seconds = seconds_of(
+            lambda: done.append(run(write_work(job, TableStore(job.out), plan), job, new_job_id()))
+        )
     (one,) = done
     row = {"what": "lists of one by the pool", "by": "erag_ray", "seconds": one.device_seconds}
     yield {

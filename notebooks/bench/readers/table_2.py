@@ -29,7 +29,8 @@ from erag_ray.data.runs.pairs import pairs
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.planning.pending import PendingRequests, as_lists_of_one
 from erag_ray.inference.planning.plan import ModelPlan, end_to_end_lists, plan_lists
-from erag_ray.inference.stage import run_part
+from erag_ray.inference.pool import run
+from erag_ray.inference.stage import write_work
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.inputs.stage import prepare
 from erag_ray.models.t5.engine import KINDS
@@ -223,7 +224,7 @@ def _by_pool(case: Case) -> Iterator[Row]:
     with ray_session(job.ray_address):
         for name, part in ((END, case.end_to_end), (SINGLE, case.single_document)):
             start = time.perf_counter()
-            done = run_part(job, TableStore(job.out), part, new_job_id())
+            done = run(write_work(job, TableStore(job.out), part), job, new_job_id())
             yield {
                 "what": case.name,
                 "by": f"{name}, by the pool",
