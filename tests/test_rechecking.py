@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 from tiny import Tiny
 
-from erag_ray.inference import recheck as rechecking
 from erag_ray.inference.planning.plan import StagePlan, plan_stage
 from erag_ray.inference.recheck import recheck
 from erag_ray.inference.stage import run_stage
@@ -42,7 +41,7 @@ def test_outputs_and_scores_that_changed_are_counted(
     assert plan.answered is not None
     queries = plan.answered.queries
     assert recheck(everything.config, part, done.responses, queries) is None
-    monkeypatch.setattr(rechecking, "KINDS", ("echo",))
+    monkeypatch.setattr(EchoModel, "is_repeatable", False)
     count = part.new.height
     again = recheck(everything.config, part, done.responses, queries)
     assert again is not None
@@ -61,7 +60,7 @@ def test_outputs_and_scores_that_changed_are_counted(
 def test_the_summary_tells_what_came_of_it(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rechecking, "KINDS", ("echo",))
+    monkeypatch.setattr(EchoModel, "is_repeatable", False)
     everything = tiny.with_config(recheck_fraction=1.0)
     plan = planned(everything)
     run_stage(everything.config, plan)
@@ -84,7 +83,7 @@ def test_a_request_that_fails_is_not_a_changed_output(
     done = run_stage(everything.config, plan)
     (part,) = plan.plans
     assert plan.answered is not None
-    monkeypatch.setattr(rechecking, "KINDS", ("echo",))
+    monkeypatch.setattr(EchoModel, "is_repeatable", False)
     monkeypatch.setattr(EchoModel, "answer", failing)
     found = recheck(everything.config, part, done.responses, plan.answered.queries)
     assert found is not None
@@ -96,7 +95,7 @@ def test_a_request_that_fails_is_not_a_changed_output(
 def test_costs_have_the_requests_that_were_sent_again(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rechecking, "KINDS", ("echo",))
+    monkeypatch.setattr(EchoModel, "is_repeatable", False)
     everything = tiny.with_config(recheck_fraction=1.0)
     plan = planned(everything)
     run_stage(everything.config, plan)

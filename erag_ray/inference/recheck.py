@@ -19,9 +19,6 @@ from erag_ray.models import Budget, Isolation, load_model
 from erag_ray.prompts.request import Response
 from erag_ray.store.responses import KEY_COLUMNS
 
-KINDS = ("served",)
-"""Kinds of models that are rechecked; local models are deterministic."""
-
 
 class Recheck(NamedTuple):
     """Result of a recheck.
@@ -82,7 +79,7 @@ def recheck(
         JobError: the server cannot be used any more.
     """
     count = math.ceil(config.recheck_fraction * plan.new.height)
-    if plan.model.config.kind not in KINDS or not count:
+    if plan.model.is_repeatable or not count:
         return None
     sample = plan.new[
         np.sort(np.random.default_rng(config.seed).choice(plan.new.height, count, replace=False))

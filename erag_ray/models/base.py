@@ -68,6 +68,8 @@ class Model(ABC):
     Attributes:
         supports: the features that it has (see `requests.Form.needs`).
         scores_texts: whether it computes log-likelihoods of any text, or only of a next token.
+        is_repeatable: whether the same request gets the same response; else a job asks a sample of the new ones again
+            at its end (``recheck_fraction``).
         counts_tokens: whether ``num_output_tokens`` is counted, and an output may end at ``max_new_tokens``.
         sees_order: whether the order of passages can change a response.
         revision: increase it with every change of the code that may change a response.
@@ -82,6 +84,7 @@ class Model(ABC):
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
     scores_texts: ClassVar[bool] = True
+    is_repeatable: ClassVar[bool] = True
     counts_tokens: ClassVar[bool] = True
     sees_order: bool = True
     charges_budget: ClassVar[bool] = False

@@ -172,6 +172,7 @@ def case_for(
         reader=ReaderConfig(kind=kind, **{"max_new_tokens": 12, **settings}),
         judge=judge or JudgeConfig(),
         default_prompt=model_class(kind).default_prompt,
+        scores_texts=model_class(kind).scores_texts,
     )
 
 

@@ -79,19 +79,20 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
         raise InputError(["score: judged needs a judge; set judge.kind and judge.model, or another score"])
     model_config = _config_of(kind.role, config)
     with _problems_named_after(kind):
-        default_prompt = model_class(model_config.kind).default_prompt
+        backend = model_class(model_config.kind)
     case = Case(
         dataset=dataset,
         reader=config.reader if kind.role == "judge" else model_config,
         judge=config.judge,
-        default_prompt=default_prompt,
+        default_prompt=backend.default_prompt,
+        scores_texts=backend.scores_texts,
     )
     try:
         with checking(f"kind {kind.name}: build", kind.build):
             form = kind.build(case)
     except ValueError as error:
         raise error if isinstance(error, InputError) else InputError([f"reader.prompt: {error}"]) from error
-    missing = form.needs - model_class(model_config.kind).supports
+    missing = form.needs - backend.supports
     if missing:
         what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
         text = f"{kind.role}.kind: {what}, which {model_config.kind} does not support; {kinds_supporting(form)} can"
@@ -149,12 +150,8 @@ def _check_answers(kind: Kind, case: Case, model: Model) -> None:
 def reader_id(config: JobConfig, dataset: Dataset) -> str:
     """Return the reader's name in tables: model kind and 16 digits of the fingerprint of model and form."""
     model_config = config.reader
-    case = Case(
-        dataset=dataset,
-        reader=model_config,
-        judge=config.judge,
-        default_prompt=model_class(model_config.kind).default_prompt,
-    )
+    default = model_class(model_config.kind).default_prompt
+    case = Case(dataset=dataset, reader=model_config, judge=config.judge, default_prompt=default)
     form = ANSWER.build(case)
     _, model = _model(_model_config(model_config, form))
     return f"{model_config.kind.rpartition(':')[2]}-{fingerprint([model, form.fingerprint])[:16]}"

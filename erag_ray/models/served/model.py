@@ -62,6 +62,7 @@ class ServedModel(Model):
     revision: ClassVar[int] = 2
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
     scores_texts: ClassVar[bool] = False
+    is_repeatable: ClassVar[bool] = False
     default_prompt: ClassVar[str] = "question_first"
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)
 

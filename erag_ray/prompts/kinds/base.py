@@ -28,12 +28,14 @@ class Case:
         reader: the job's reader, or its auxiliary reader for the kinds that ask that one.
         judge: the job's judge.
         default_prompt: name of the reader's prompt where the job names none.
+        scores_texts: whether the reader computes log-likelihoods of any text, or only of a next token.
     """
 
     dataset: Dataset
     reader: ReaderConfig
     judge: JudgeConfig
     default_prompt: str = "plain"
+    scores_texts: bool = True
 
     @property
     def family(self) -> str:

@@ -35,13 +35,13 @@ def _form(case: Case) -> Form:
         prompt=instructed(form.prompt) if case.reader.ask_to_abstain else form.prompt,
         max_new_tokens=1,
         with_end=False,
-        next_token=case.reader.kind == "served",
+        next_token=not case.scores_texts,
     )
 
 
 def _answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
-    """Return the one text of which the first token is scored; of a served model the texts that may be that token."""
-    if case.reader.kind != "served":
+    """Return the text whose first token is scored; where only next tokens are scored, the texts that may be it."""
+    if case.scores_texts:
         return continuations(case, [ABSTAINS])
     starts = [ABSTAINS[:length] for length in range(2, len(ABSTAINS) + 1)]
     return tuple(blank + start for start in starts for blank in ("", " "))
