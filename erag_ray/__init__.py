@@ -2,9 +2,9 @@
 
 From Python: `compare` and `label`, with `Served`, `Causal` or `Function` as the reader.
 
-The map is in ``erag_ray/README.md``. A file imports only packages that stand before its own, their files by name; of a
-package with ``__all__`` only what it names. What stands on the core is in ``extras``, which the core does not import
-(``tests/pure/test_architecture.py``).
+The map is in ``erag_ray/README.md``. A file imports only packages that come before its own, their files by name; of a
+package with ``__all__`` only what it names. Everything built on the core is in ``extras``, which the core does not
+import (``tests/pure/test_architecture.py``).
 
 The core, in import order:
 support, config, measures, store, data, prompts, models, annotators, inputs, inference, extensions, retrieve, labels,

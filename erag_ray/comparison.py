@@ -83,7 +83,7 @@ def finish_job(config: JobConfig, inputs: Inputs, console: rich.console.Console 
 
 
 def label_documents(config: JobConfig) -> None:
-    """Run the annotators alone, without end-to-end evaluation: seal LABELS in ``out``.
+    """Run only the annotators, without end-to-end evaluation: seal LABELS in ``out``.
 
     Raises:
         InputError, JobError: as `compare`.

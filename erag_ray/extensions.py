@@ -31,7 +31,7 @@ def _nothing(*_: object) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Extension:
-    """Steps of a comparison; each stands after the core's own of that name.
+    """Steps of a comparison; each runs after the core's own of that name.
 
     Attributes:
         name: for messages.
@@ -102,5 +102,5 @@ def _load(key: str) -> Extension:
 
 
 def _distinct(extensions: Sequence[Extension]) -> list[Extension]:
-    """Leave out what stands under several keys."""
+    """Leave out extensions that several keys name."""
     return list({id(extension): extension for extension in extensions}.values())

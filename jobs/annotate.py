@@ -1,10 +1,10 @@
-r"""Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
+r"""Second step: read every retrieved document by itself (eRAG) and seal every annotator's labels.
 
     python jobs/annotate.py --config jobs/demo/compare.yaml
     ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml \
         --out /shared/nq --cache_dir /shared/store
 
-Works on what jobs/prepare.py has sealed; what the store holds is not read again.
+Works on what jobs/prepare.py has sealed; requests with a stored response are not run again.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python jobs/compare.py --config jobs/demo/compare.yaml
     ray job submit --working-dir . -- python jobs/compare.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
 
-Makes the runs that ``retrievers`` name, then reads every distinct (question, document) alone and every list end to end,
-in one pool; what the store holds is not read again. Seals its tables in --out and writes report.md there.
+Makes the runs that ``retrievers`` name, then reads every distinct (question, document) by itself, and every list end
+to end, in one pool; requests with a stored response are not run again. Seals its tables in --out and writes the report.
 The steps: erag_ray/comparison.py.
 """
 

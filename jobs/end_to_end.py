@@ -4,7 +4,7 @@ r"""Third step: read every run's lists end to end, at every depth, and seal thei
     ray job submit --working-dir . -- python jobs/end_to_end.py --config nq.yaml \
         --out /shared/nq --cache_dir /shared/store
 
-Works on what jobs/prepare.py has sealed; what the store holds is not read again.
+Works on what jobs/prepare.py has sealed; requests with a stored response are not run again.
 """
 
 from __future__ import annotations

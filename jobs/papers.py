@@ -1,4 +1,4 @@
-"""The papers' tables and figures from finished jobs, beside the published numbers.
+"""The papers' tables and figures from finished jobs, next to the published numbers.
 
     python jobs/papers.py --config jobs/papers/papers.yaml
     ray job submit --working-dir . -- python jobs/papers.py --comparison /shared/papers/fid --out /shared/papers/report

@@ -3,8 +3,8 @@
     python jobs/train.py --config jobs/reader/train.yaml
     ray job submit --working-dir . -- python jobs/train.py --config train.yaml --out /shared/reader
 
-The result is an ordinary model folder, <out>/reader, the best by dev score. Started again, a killed training goes on
-from its last checkpoint and a finished one does nothing. Keys that hold several values are given in the YAML file.
+The result is an ordinary model folder, <out>/reader, the best by dev score. Started again, a killed training continues
+from its last checkpoint and a finished one does nothing. Keys with several values are given in the YAML file.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python jobs/world.py --num_passages 3000 --out results/world
     ray job submit --working-dir . -- python jobs/world.py --num_passages 10000000 --out s3://bucket/world
 
-The same seed and settings give the same files. A finished world is left as it is.
+The same seed and settings give the same files. A finished world is left unchanged.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def test_odd_shares_are_warned_about() -> None:
     assert warned(["", ""], ["a", "b"]) == ""
 
 
-def test_a_reader_below_the_commonest_answer_and_a_fall_with_depth_are_warned_about() -> None:
+def test_a_reader_below_the_most_common_answer_and_a_fall_with_depth_are_warned_about() -> None:
     outputs, common = described(["SUPPORTS"] * 40, ["REFUTES"] * 30 + ["SUPPORTS"] * 10, score="accuracy")
     mean = ("d", "r", "accuracy", "end_to_end", "A", 1, "accuracy", 1, "any", 0.25, 0.1, 0.4, 40, 0)
     means = frame([mean], NO_MEANS.schema)
@@ -156,7 +156,7 @@ def test_a_reader_below_the_commonest_answer_and_a_fall_with_depth_are_warned_ab
     notes = [note.text for note in of_depths.show_all(results(best_depths=best))]
     text = "\n".join([*output_warnings(outputs, common, means), *notes])
     assert (
-        "d: the reader's best utility is 0.250, and the commonest gold answer alone, 'REFUTES', scores 0.750"
+        "d: the reader's best utility is 0.250, and the most common gold answer alone, 'REFUTES', scores 0.750"
         in text
     )
     assert (

@@ -144,6 +144,8 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str, kind: type = JobConf
     [
         (["--depht", "3"], "unknown key --depht. Did you mean --depth?"),
         (["--depht=3"], "unknown key --depht. Did you mean --depth?"),
+        # no abbreviations: a name that is short for one key today may be short for two tomorrow
+        (["--dep", "5"], "unknown key --dep. Did you mean --depth?"),
         (["--reader.modle", "x"], "unknown key --reader.modle. Did you mean --reader.model?"),
         (["--base_url", "x"], "unknown key --base_url. Did you mean --reader.base_url?"),
         (["--qqqq", "x"], "unknown key --qqqq"),

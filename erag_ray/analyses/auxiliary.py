@@ -164,7 +164,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
 
 
 def auxiliary_means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
-    """AUXILIARY_MEANS: means with the auxiliary label, and by the answered questions alone."""
+    """AUXILIARY_MEANS: means with the auxiliary label, and only by the answered questions."""
     rows: list[Row] = []
     for dataset in datasets:
         items = list(dataset.estimates.items())
@@ -193,7 +193,7 @@ def show(view: View) -> Iterator[Part]:
 
 
 def auxiliary_table(view: View, rows: pl.DataFrame) -> Table:
-    """Return the means with an auxiliary label beside those of the answered questions, at the largest depth."""
+    """Return the means with an auxiliary label and those of the answered questions, at the largest depth."""
     deepest = rows.filter(pl.col("depth") == pl.col("depth").max(), pl.col("cutoff") == pl.col("depth"))
     # an annotator may apply to some of the questions only
     name, num_read, num_queries = rows.select(pl.first("auxiliary"), pl.max("num_read", "num_queries")).row(0)

@@ -1,6 +1,6 @@
 """CELLS: where a list helps the reader, and where eRAG's label itself fails.
 
-Of every question, run and depth three things are known without another reading: whether some document alone suffices
+Of every question, run and depth three things are known without another reading: whether some single document suffices
 (eRAG's label), whether the list of all of them does (utility), and whether the reader needs none (closed book). They
 make eight cells. The label cannot see that documents suffice only together (combined) nor that a useful document is
 lost among others (distracted): the shares of these two bound how far it can be trusted on these data.
@@ -46,7 +46,7 @@ CELL_OF: Mapping[tuple[bool, bool, bool], str] = {
     (False, False, True): "lost",
     (False, False, False): "missing",
 }
-"""Whether a document alone, the list, and the reader without documents suffice -> the cell."""
+"""Whether a single document, the list, and the reader without documents suffice -> the cell."""
 CELLS_MEANING: Mapping[str, str] = {
     "found": "a document alone suffices and so does the list: retrieval earns it",
     "kept": "the reader knows the answer and keeps it: such a question does not tell retrievers apart",

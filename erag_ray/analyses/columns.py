@@ -88,7 +88,7 @@ class DatasetColumns:
 
     @property
     def estimated(self) -> list[NamedColumn]:
-        """Return the columns, estimates in place of those of a sample of the queries."""
+        """Return the columns, estimates instead of those of a sample of the queries."""
         return [
             (name, self.estimates[index].values if index in self.estimates else column)
             for index, (name, column) in enumerate(self.columns)

@@ -55,8 +55,8 @@ QUANTITY_HEADS = {
 def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """COMPLEMENTS of every two runs at each depth, over the questions where both are judged.
 
-    A document is useful if it suffices alone. Intervals are Wilson's; the ends of ``gain``, which is the smaller one of
-    ``only_a`` and ``only_b``, are the smaller ones of theirs.
+    A document is useful if it suffices by itself. Intervals are Wilson's; the ends of ``gain``, which is the smaller
+    one of ``only_a`` and ``only_b``, are the smaller ones of theirs.
 
     Args:
         datasets: `cell_columns`.

@@ -62,7 +62,7 @@ CORRELATIONS = table_schema(
 )
 FEW_VARIED = 20
 MIN_VARIED = 5
-"""With fewer questions that differ from the rest an agreement says nothing: one alone can make it 1 or 0."""
+"""With fewer questions that differ from the rest an agreement says nothing: a single one can make it 1 or 0."""
 BY_DEFINITION = "with 1 document this label is the end-to-end score"
 COUNTS = ("num_varied", "num_queries")
 FIGURES = ("value", "low", "high", "ceiling", "p_value")

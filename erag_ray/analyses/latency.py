@@ -1,4 +1,4 @@
-"""RETRIEVAL_SECONDS: how long retrieval takes, beside the utility that it brings."""
+"""RETRIEVAL_SECONDS: how long retrieval takes, next to the utility that it brings."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Tab
     def share(name: str) -> Callable[[Mapping[str, Any]], Plain]:
         return lambda row: None if row[name] is None else row[name] / row["num_outputs"]
 
-    def commonest(row: Mapping[str, Any]) -> str:
+    def most_common(row: Mapping[str, Any]) -> str:
         rows = of_kind(common, row).filter(pl.col("place") <= NUM_SHOWN)
         texts = rows.select("output", "share").rows()
         return "; ".join(f"{quoted(output, WIDTH)} ({of_all:.0%})" for output, of_all in texts)
@@ -76,20 +76,18 @@ def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Tab
             field("outputs", "num_outputs", Format.COUNT, "Number of outputs of the reader"),
             field("empty", share("num_empty"), Format.SHARE),
             field("at limit", share("num_at_limit"), Format.SHARE, "As long as max_new_tokens allows"),
-            field(
-                "copied", share("num_copied"), Format.SHARE, "The answer of a worked example in the prompt"
-            ),
+            field("copied", share("num_copied"), Format.SHARE, "Answer of a worked example in the prompt"),
             field(
                 "misspelt",
                 share("num_misspelt"),
                 Format.SHARE,
                 "An answer or verdict but for case or punctuation, which scores 0",
             ),
-            field("commonest outputs", commonest, Format.TEXT),
+            field("most common outputs", most_common, Format.TEXT),
         ),
         caption="Shares of outputs. at limit: as long as max_new_tokens allows. copied: the answer of a worked example "
         "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. "
-        f"{_majority(outputs)}The ten commonest outputs are in the tables common_outputs.",
+        f"{_majority(outputs)}The ten most common outputs are in the tables common_outputs.",
         **view.about("outputs", "what the reader writes"),
     )
 
@@ -109,12 +107,13 @@ def of_kind(common: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
 def _majority(outputs: pl.DataFrame) -> str:
     for row in outputs.head(1).iter_rows(named=True):
         answer, score = quoted(row["majority_answer"], WIDTH), number(row["majority_score"])
-        return f"The commonest gold answer, {answer} ({row['majority_share']:.1%} of questions), alone scores {score}. "
+        share = f"{answer} ({row['majority_share']:.1%} of questions)"
+        return f"The most common gold answer, {share}, alone scores {score}. "
     return ""
 
 
 def _findings(outputs: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
-    """Yield which outputs of a dataset are odd, and whether the commonest gold answer would score more."""
+    """Yield which outputs of a dataset are odd, and whether the most common gold answer would score more."""
     rows = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
     counts = rows.select("num_outputs", *ODD_OUTPUTS).sum().row(0, named=True) if rows.height else {}
     odd = [
@@ -163,7 +162,7 @@ def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[s
         majorities.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset").iter_rows(named=True)
     ):
         yield (
-            f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the commonest gold answer "
+            f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the most common gold answer "
             f"alone, {quoted(row['majority_answer'], WIDTH)}, scores {number(row['majority_score'])}"
         )
 
@@ -178,7 +177,7 @@ def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[st
     for output, share in first.select("output", "share").rows():
         if output.strip() and share > row["majority_share"] + ODD_REPETITION:
             yield (
-                f"{start}{share:.1%} of the reader's outputs are {quoted(output, WIDTH)}; the commonest gold answer, "
+                f"{start}{share:.1%} of the reader's outputs are {quoted(output, WIDTH)}; the most common gold answer, "
                 f"{quoted(row['majority_answer'], WIDTH)}, is that of {row['majority_share']:.1%} of the questions"
             )
 

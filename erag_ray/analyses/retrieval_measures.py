@@ -64,7 +64,7 @@ CUTOFFS = (1, 5, 20, 100)
 HITS = {"gold_passage": "provenance", "gold_page": "provenance", "contains_answer": "contains_answer_dpr"}
 """Measure -> the annotator whose label a document within the cutoff has."""
 GOLD_IDS = {"gold_passage": "doc_id", "gold_page": "page_id"}
-"""Measure -> the column of PROVENANCE by which alone it judges."""
+"""Measure -> the only column of PROVENANCE that it uses."""
 
 
 NAMES = {

@@ -120,7 +120,7 @@ def slice_comparisons(
     """SLICE_COMPARISONS: `comparisons` over the questions of every slice; arguments as of `slice_means`.
 
     p-values are adjusted by Holm over all slices, values and pairs of runs by one quantity. Where fewer than
-    `MIN_QUESTIONS` questions are judged in both runs there is the difference alone.
+    `MIN_QUESTIONS` questions are judged in both runs there is only the difference.
     """
     parts = (
         ({"slice": name, "value": value}, columns)

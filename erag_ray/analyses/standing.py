@@ -6,7 +6,7 @@
    each run that it is above and loses one for each that it is below; the runs with the most points lead, but none that
    has scores on less than half as many questions as another one. Without missing scores these are the runs with the
    best mean. If several lead, one that is significantly better than each of
-   the others at another depth, and nowhere worse, leads alone; else they all do, and no name decides.
+   the others at another depth, and nowhere worse, is the only leader; else they all do, and no name decides.
 3. **What is known of every other run**: it is *worse* if the adjusted p is at most alpha (1 - confidence), *equal* if
    the two means are equal, *inconclusive* else, and *not compared* if too few questions are answered in both.
 4. **Direction**: where less of the score is better, the order is reversed. Where neither is, the runs are in the order

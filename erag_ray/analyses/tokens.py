@@ -1,4 +1,4 @@
-"""LIST_TOKENS: prompt tokens of the lists that the reader gets, beside their utility."""
+"""LIST_TOKENS: prompt tokens of the lists that the reader gets, next to their utility."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Annotator:
     fills: frozenset[Literal["reader", "score"]] = frozenset()
     """Further columns of LABELS that the function fills; the others are empty strings."""
     measures: tuple[str, ...] = ()
-    """The measures that its labels are for, in place of those that a job names; they are contrasted with all measures
+    """The measures that its labels are for, instead of those that a job names; they are contrasted with all measures
     of other annotators."""
     uses_facts: bool = False
     """Whether it needs FACTS."""
@@ -127,7 +127,7 @@ class Annotator:
     """1: more is better; -1: less is better; 0: neither. Labels that are values of the score (``kind`` is None) are as
     good as the score says."""
     is_utility_of_one: bool = False
-    """The label of a document is by definition the end-to-end score of the list that holds it alone."""
+    """The label of a document is by definition the end-to-end score of the list with only this document."""
 
     @property
     def roles(self) -> set[Role]:

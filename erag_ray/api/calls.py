@@ -92,12 +92,12 @@ def label(
 
     Args:
         questions: as in `compare`.
-        reader: likewise.
-        runs: likewise.
-        retrievers: likewise.
-        passages: likewise.
-        out: likewise.
-        **keys: likewise.
+        reader: as in `compare`.
+        runs: as in `compare`.
+        retrievers: as in `compare`.
+        passages: as in `compare`.
+        out: as in `compare`.
+        **keys: as in `compare`.
 
     Returns:
         LABELS, with the reader's ``output`` to each document; columns query_id, doc_id, annotator, label, output,
@@ -204,7 +204,7 @@ def _named_runs(runs: object, key: str) -> Iterable[tuple[str, Any]]:
     """Return names and runs of an argument.
 
     Raises:
-        InputError: it is no mapping of names.
+        InputError: it is not a mapping of names.
     """
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         kind = (
@@ -217,7 +217,7 @@ def _named_runs(runs: object, key: str) -> Iterable[tuple[str, Any]]:
 
 
 def _retriever(name: str, run: object) -> RetrieverConfig | None:
-    """Return the config of an object that retrieves; None if it is none."""
+    """Return the config of an object that retrieves; None for other objects."""
     if isinstance(run, Retriever):
         return register_retriever(name, run.retriever, run.revision)
     if isinstance(run, Mapping | list | tuple):

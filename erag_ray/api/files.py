@@ -45,7 +45,7 @@ class Given:
         return self._add(data.getvalue(), *names)
 
     def write(self, config: JobConfig) -> None:
-        """Write the files and the config; a file that is there already with the same content stays as it is."""
+        """Write the files and the config; a file that is there already with the same content is left unchanged."""
         settings = json.loads(json.dumps(dataclasses.asdict(config)))
         self._add(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).encode(), "config.yaml")
         folder = Folder(self.out)

@@ -21,7 +21,7 @@ def rows_of(data: object, name: str) -> list[Row]:
         name: of the argument, for messages.
 
     Raises:
-        InputError: it is something else, or one of its items is no mapping.
+        InputError: it is something else, or one of its items is not a mapping.
     """
     items = _items(data, name)
     problems = [

@@ -26,7 +26,7 @@ class EngineKeys(Keys):
     ENGINE_SPEED_KEYS: ClassVar = ("tensor_parallel_size",)
 
     tensor_parallel_size: AtLeast1 = 1
-    """vllm: GPUs over which each copy of the model is spread; Ray gives each actor so many, all on one node."""
+    """vllm: GPUs over which each copy of the model is spread; Ray gives each actor this number, all on one node."""
 
     engine_args: dict[str, Anything] = field(default_factory=dict)
     """vllm: more arguments of vllm.LLM, such as {quantization: fp8, max_model_len: 16384} (prompt and output together

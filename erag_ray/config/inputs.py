@@ -25,7 +25,7 @@ class QuestionKeys(Keys):
     package.module:name."""
 
     question_fields: dict[str, Text] = field(default_factory=dict)
-    """Fields of the records under other names: question, answers, answers_all or id -> where it stands ({question: q,
+    """Fields of the records under other names: question, answers, answers_all or id -> its path ({question: q,
     answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[Text] = field(default_factory=list)
@@ -34,13 +34,13 @@ class QuestionKeys(Keys):
     BEIR's questions without a line in them are left out."""
 
     triviaqa_questions: list[Text] = field(default_factory=list)
-    """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
+    """TriviaQA's original JSON files: KILT's TriviaQA files have ids without questions."""
 
     dataset: Text | None = None
     """Name of the dataset, for files that do not say it."""
 
     filters: list[Text] = field(default_factory=list)
-    """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone
+    """Only questions whose record has these values: path=value, or dataset:path=value for one dataset alone
     (fever_fm2:meta.split=test). The path's dots go down into the record; a record without the path is left out."""
 
     num_queries: AtLeast1 | None = None

@@ -59,9 +59,9 @@ class JobConfig(PassageKeys, QuestionKeys):
     }
 
     score: Text | None = None
-    """Score of one output against its gold answers (null: by dataset, with match in place of exact_match where the
-    reader is a chat model): exact_match, token_f1, accuracy, rouge_l_kilt, rouge_l_google, match (a gold answer stands
-    somewhere in the output), char_f1, abstained (how often the reader does not answer: more is not better), judged (the
+    """Score of one output against its gold answers (null: by dataset, match instead of exact_match if the
+    reader is a chat model): exact_match, token_f1, accuracy, rouge_l_kilt, rouge_l_google, match (the output
+    contains a gold answer), char_f1, abstained (how often the reader does not answer: more is not better), judged (the
     judge says whether the output is right), exact_match:ko and the like (exact_match, token_f1, match and char_f1 in a
     language), or package.module:name."""
 
@@ -83,14 +83,14 @@ class JobConfig(PassageKeys, QuestionKeys):
     texts as .jsonl)."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
-    """Runs to be made first: name -> how (see jobs/retrieve.py); they stand beside the given ones."""
+    """Runs to be made first: name -> how (see jobs/retrieve.py); they are added to the given ones."""
 
     retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
 
     retrieve_all: Flag = False
     """With num_queries: let the retrievers search all questions all the same, so that a larger sample finds its lists
-    there. Else they search the sample alone."""
+    there. Else they search only the sample."""
 
     search: SearchConfig = field(default_factory=SearchConfig)
     """Where indexes are made and searched."""
@@ -109,9 +109,9 @@ class JobConfig(PassageKeys, QuestionKeys):
     """A cheap reader, with the keys of reader, for the annotators erag_auxiliary and gold_likelihood_auxiliary."""
 
     score_only: Literal["early_stop", "classification"] | None = None
-    """Read documents alone only as far as a binary score needs (null: whole outputs).
+    """Read single documents only as far as a binary score needs (null: whole outputs).
     early_stop: an output ends as soon as no answer can match it any more; labels stay exactly the same.
-    classification: the same, and for claims the likelier verdict in place of decoding; labels may differ, and the
+    classification: the same, and for claims the likelier verdict instead of decoding; labels may differ, and the
     report says how often. An annotator of your own sees the shortened outputs. Lists are answered in whole."""
 
     depth: AtLeast1 = 10
@@ -159,26 +159,26 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Agreement between a measure and the end-to-end score."""
 
     credits: list[Text] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
-    """Also how much each document adds to the score of its list, beside what it does by itself: leave_one_out (the
-    list's score minus that without the document), marginal (the first k documents minus the first k - 1), shapley (the
-    mean over orders in which documents may come). Each takes further answers; the cost preview counts them."""
+    """Also how much each document adds to the score of its list: leave_one_out (the list's score minus that without the
+    document), marginal (the first k documents minus the first k - 1), shapley (the mean over orders in which documents
+    may come). Each takes further answers; the cost preview counts them."""
 
     credit_depth: AtLeast1 | None = None
-    """Credits are of the first so many documents of each list (null: the largest of end_to_end_depths)."""
+    """Number of documents of each list that get credits, from the first on (null: the largest of end_to_end_depths)."""
 
     credit_queries: AtLeast1 | None = None
     """Credits and orders are of a sample of this many questions of each dataset (null: all)."""
 
     shapley_permutations: Whole = 32
-    """Random orders of a list's documents for shapley, an even number: each has its reverse beside it. Where all
-    subsets of a list are no more answers than so many orders may need, all are taken, and the value is exact."""
+    """Random orders of a list's documents for shapley, an even number: each is used with its reverse. If all
+    subsets of a list need no more answers than these orders may, all are taken, and the value is exact."""
 
     orders: list[Text] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
     """Also how far the score moves when each end-to-end list is reversed, shuffled, or has documents of other questions
     put in front (unrelated_before) or at the end (unrelated_after)."""
 
     num_unrelated: AtLeast1 = 3
-    """So many documents of other questions are put before or after a list."""
+    """Number of documents of other questions that are put before or after a list."""
 
     num_resamples: Annotated[Whole, Field(ge=100)] = 1000
     """Bootstrap resamples of the questions behind each interval."""
@@ -193,10 +193,10 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
     cache_dir: Text = "results/store"
-    """Folder of all responses, shared by jobs: what stands there is never asked again."""
+    """Folder of all responses, shared by jobs: a response in it is never requested again."""
 
     ray_address: Text | None = None
-    """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
+    """Cluster to run on (null: the one that submitted the job, else a local Ray only for this job)."""
 
     num_readers: AtLeast0 | None = None
     """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0: none, this process
@@ -225,7 +225,7 @@ class JobConfig(PassageKeys, QuestionKeys):
 
     max_batch_seconds: Above0 | None = None
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
-    longer alone becomes an error (null: no limit). Far above what the slowest batch needs."""
+    longer by itself becomes an error (null: no limit). Far above what the slowest batch needs."""
 
     retry_failed: Flag = False
     """Read again what ended as an error in an earlier job and would stay one (kinds input and refused); what did not
@@ -246,11 +246,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     with intervals, cost, the page and the measures of each question."""
 
     report: ReportKeys = field(default_factory=ReportKeys)
-    """What the report's page holds."""
+    """Content of the report's page."""
 
     dry_run: Flag = False
     """compare only: check everything, say what there is to read, and how long it takes if a job in ``out`` has read a
-    sample before (num_queries); then stop. Results that stand in ``out`` stay; the runs of ``retrievers`` are made, in
+    sample before (num_queries); then stop. Results in ``out`` stay; the runs of ``retrievers`` are made, in
     place of those made with other settings."""
 
     price_per_hour: NotNegative | None = None

@@ -22,17 +22,17 @@ class JudgeKeys(ModelKeys):
     mistralai/Mistral-7B-Instruct-v0.2, with prompt: chat."""
 
     scale: Literal["yes_no", "grades"] = "yes_no"
-    """Relevance: yes_no, the probability of yes against no as the first token; or grades, 0 to 3, as it is written."""
+    """Relevance: yes_no, the probability of yes against no as the first token; or grades, written as 0 to 3."""
 
     relevant_from: Number | None = None
     """llm_relevance is 1 from this probability, or this grade, on (null: 0.5, or 2)."""
 
     depth: AtLeast1 | None = None
-    """Relevance: only the first so many documents of each list are judged; the labels of the others are null, and so
-    are measures that look further or have an ideal (null: all). The score judged is of every output."""
+    """Relevance: number of documents of each list that are judged, from the first on; the labels of the others are
+    null, and so are measures that look further or have an ideal (null: all). The score judged is of every output."""
 
     num_queries: AtLeast1 | None = None
-    """Relevance: only so many questions of each dataset are judged, drawn by the job's seed (null: all)."""
+    """Relevance: number of questions of each dataset that are judged, drawn by the job's seed (null: all)."""
 
     dtype: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
     """Precision of weights and arithmetic; tf32 needs a GPU (see reader.dtype)."""
@@ -41,7 +41,7 @@ class JudgeKeys(ModelKeys):
     """A plain few-shot prompt, or a chat (null: chat for served with api: chat, else plain)."""
 
     num_examples: Annotated[Whole, Field(ge=0, le=4)] = 4
-    """Plain prompt: how many worked examples stand before the question (0 to 4)."""
+    """Plain prompt: number of worked examples before the question (0 to 4)."""
 
     def _check(self) -> None:
         most = 1.0 if self.scale == "yes_no" else 3.0

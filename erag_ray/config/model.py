@@ -16,7 +16,7 @@ class ModelKeys(Keys):
     kind: Text = "fid"
     """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), vllm (the
     same, computed by vLLM), served (any model behind a server with OpenAI's API), echo (a fake without weights),
-    function (from Python alone: erag_ray.Function), or package.module:Class."""
+    function (only from Python: erag_ray.Function), or package.module:Class."""
 
     options: dict[str, Anything] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
@@ -39,6 +39,6 @@ class ModelKeys(Keys):
     GPU 1024 and 512; vllm: its own choice). Not part of the reader's fingerprint."""
 
     batch_tokens: AtLeast1 | None = None
-    """Most prompt tokens in one batch, padding included; one longer request goes alone (null: as many as fit, by the
-    model's shape, into 80 % of the reader's share of the GPU's free memory, or of a quarter of the machine's; causal on
-    a CPU at most 16384). A batch that does not fit even so is halved, and those after it are smaller."""
+    """Most prompt tokens in one batch, padding included; a longer request is run by itself (null: as many as fit, by
+    the model's shape, into 80 % of the reader's share of the GPU's free memory, or of a quarter of the machine's;
+    causal on a CPU at most 16384). A batch that does not fit even so is halved, and those after it are smaller."""

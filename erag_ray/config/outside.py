@@ -40,7 +40,7 @@ class OutsideKeys(Keys):
     """http: how long one request may take."""
 
     api_key_env: Text | None = None
-    """http: the name of an environment variable, in capitals, that holds the key (sent as a bearer token); never the
+    """http: the name of an environment variable, in capitals, with the key (sent as a bearer token); never the
     key itself."""
 
     def check_outside(self, kind: str) -> None:

@@ -41,23 +41,23 @@ class PromptConfig(Keys):
     """What is asked, with {question} and {passages}. Other braces are doubled: {{ and }}."""
 
     passage: Text = "[{rank}] {title}\n{text}"
-    """One passage, with {rank} (from 1), {title} and {text}; {passage} is "(title) text", or the text alone where there
+    """One passage, with {rank} (from 1), {title} and {text}; {passage} is "(title) text", or only the text if there
     is no title."""
 
     separator: Text = "\n\n"
-    """What stands between two passages."""
+    """Text between two passages."""
 
     without_passages: Text | None = None
     """The template of a question without passages, with {question} (null: the template without them)."""
 
     system: Text = ""
-    """The system message of a chat; in a plain prompt, what stands before everything."""
+    """The system message of a chat; in a plain prompt, the text before everything."""
 
     examples: list[ExampleConfig] = field(default_factory=list)
     """Worked examples before the question: in a chat turns of user and assistant."""
 
     chat: Flag = True
-    """Send it through the model's chat template; false: as plain text, which the model goes on from. The prompt of a T5
+    """Send it through the model's chat template; false: as plain text, which the model continues. The prompt of a T5
     is plain text always."""
 
     def _check(self) -> None:
@@ -77,7 +77,7 @@ class PromptConfig(Keys):
 
 
 def check_fields(key: str, template: str, known: Collection[str], needs: Collection[str]) -> None:
-    """Refuse braces that are no field, and a template that lacks a field.
+    """Refuse braces that are not a field, and a template that lacks a field.
 
     Raises:
         ValueError: there are such, or it does.
@@ -102,7 +102,7 @@ def fields_of(template: str) -> Iterator[tuple[str, str]]:
     """The text before each field of a template, and the field's name; "" after the last text.
 
     Raises:
-        ValueError: a brace stands alone.
+        ValueError: a brace is not part of a pair.
     """
     for text, name, form, conversion in string.Formatter().parse(template):
         if name is None:
@@ -115,7 +115,7 @@ def read_prompt(path: str) -> PromptConfig:
     """The prompt in a YAML file.
 
     Raises:
-        ValueError: there is no such file, or it holds something else; the message names file and line.
+        ValueError: there is no such file, or it contains something else; the message names file and line.
     """
     file = os.path.expanduser(os.path.expandvars(path))
     locations: Locations = {}

@@ -34,7 +34,7 @@ class ReaderKeys(ModelKeys):
     dtype: Literal["float32", "tf32", "bfloat16", "float16", "int8"] = "float32"
     """Precision of weights and arithmetic. bfloat16 is several times faster where the hardware has it and may
     change a few outputs. tf32, for GPUs from the A100 on: weights in float32, products by the first 10 bits of their
-    fractions; not for vllm. int8, for T5 on CPUs that multiply bytes (AVX-512 VNNI): products alone are in integers,
+    fractions; not for vllm. int8, for T5 on CPUs that multiply bytes (AVX-512 VNNI): only products are in integers,
     everything between them in float32."""
 
     max_new_tokens: AtLeast1 | None = None
@@ -51,18 +51,18 @@ class ReaderKeys(ModelKeys):
     """Which instruction and examples the plain and chat prompts have (null: by dataset)."""
 
     titles: Flag = True
-    """Show the reader the titles of passages. false: passages stand in its prompt as if they had none; responses with
-    and without titles never stand in for each other. What the judge, the annotators and retrieval see stays."""
+    """Show the reader the titles of passages. false: passages are in its prompt as if they had none; responses with
+    and without titles are never used for each other. What the judge, the annotators and retrieval see stays."""
 
     num_examples: Annotated[Whole, Field(ge=0, le=2)] = 2
-    """plain prompt: how many worked examples stand before the question (0 to 2)."""
+    """plain prompt: number of worked examples before the question (0 to 2)."""
 
     stop_at_newline: Flag = True
     """causal and vllm: an output ends at its first line break."""
 
     ask_to_abstain: Flag = True
     """Where abstention is measured (usable, udcg, distracting): tell the reader to respond with NO-RESPONSE if no
-    passage contains the answer. false: for a reader trained to do so untold (train.unanswerable_share)."""
+    passage contains the answer. false: for a reader trained to do so without being told (train.unanswerable_share)."""
 
     simulated_latency_seconds: NotNegative = 0.0
     """echo only: how long one reading takes, for rehearsals."""

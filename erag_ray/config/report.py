@@ -18,11 +18,11 @@ class ReportKeys(Keys):
     """The first documents of each list that are shown at once, with texts; deeper ones have a title and labels only."""
 
     single_file: Flag = False
-    """Write the page as one file, to be mailed, in place of a folder of files."""
+    """Write the page as one file, to be mailed, instead of a folder of files."""
 
 
 class ReportConfig(Keys):
-    """The report of a finished job, made again from its sealed tables alone."""
+    """The report of a finished job, made again only from its sealed tables."""
 
     PATHS: ClassVar = ("out",)
 
@@ -33,7 +33,7 @@ class ReportConfig(Keys):
     """Print all tables, warnings and notes before the verdict."""
 
     report: ReportKeys = field(default_factory=ReportKeys)
-    """What the page holds."""
+    """Content of the page."""
 
     progress: Flag = True
     """Show a progress bar."""

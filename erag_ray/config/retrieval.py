@@ -86,10 +86,10 @@ class RetrieverConfig(OutsideKeys):
     """dense, rerank: precision of weights and arithmetic of the model."""
 
     batch_size: AtLeast1 | None = None
-    """dense, rerank: texts or pairs in one batch (null: 128 on a GPU, 16 on a CPU, whose cache holds no more)."""
+    """dense, rerank: texts or pairs in one batch (null: 128 on a GPU, 16 on a CPU, to fit its cache)."""
 
     of: list[Text] = field(default_factory=list)
-    """rrf: the runs that are fused; rerank: the one run that is scored again. They stand before this one."""
+    """rrf: the runs that are fused; rerank: the one run that is scored again. They come before this one."""
 
     by: Text | None = None
     """rerank: the dense retriever before this one whose scores are used, instead of a model (a cross-encoder)."""
@@ -135,16 +135,16 @@ class SearchConfig(Keys):
     """CPU cores of each actor."""
 
     gpus_per_actor: NotNegative = 0.0
-    """GPUs of each actor; the index then lies on the GPU where the faiss-gpu package is installed."""
+    """GPUs of each actor; the index is then on the GPU if the faiss-gpu package is installed."""
 
     passages_per_shard: AtLeast1 = 1_000_000
-    """Passages in one part of an index: what one actor holds at a time. The lists do not depend on it."""
+    """Passages in one part of an index, which one actor loads at a time. The lists do not depend on it."""
 
     keep_index: Flag = True
     """Leave the index in <out>/indexes: other questions then need no new one."""
 
     ray_address: Text | None = None
-    """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
+    """Cluster to run on (null: the one that submitted the job, else a local Ray only for this job)."""
 
 
 class RetrieveConfig(PassageKeys, QuestionKeys):
@@ -158,8 +158,8 @@ class RetrieveConfig(PassageKeys, QuestionKeys):
     }
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
-    """The runs to make: name -> how; --retrievers.help shows the keys. In this order: what fuses or reranks others
-    stands after them."""
+    """The runs to make: name -> how; --retrievers.help shows the keys. In this order: retrievers that fuse or rerank
+    others come after them."""
 
     depth: AtLeast1 = 50
     """Length of the lists."""
@@ -188,7 +188,7 @@ class RetrieveConfig(PassageKeys, QuestionKeys):
 
 
 def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None:
-    """Names can be file names, and what a retriever needs stands before it.
+    """Check that names can be file names, and that a retriever comes after those that it needs.
 
     Raises:
         ValueError: they cannot, or it does not.

@@ -56,7 +56,7 @@ class ServerKeys(Keys):
     503, 504); after that they fail."""
 
     temperature: NotNegative = 0.0
-    """served: 0 is greedy, and the only one under which a response depends on the request alone."""
+    """served: 0 is greedy, and the only one for which a response depends only on the request."""
 
     request_seed: Whole | None = 0
     """served: the seed sent with each request (null: none; some clouds refuse it)."""
@@ -65,7 +65,7 @@ class ServerKeys(Keys):
     """served: more fields of each request, such as {chat_template_kwargs: {enable_thinking: false}}."""
 
     api_key_env: Text | None = None
-    """served: the name of an environment variable, in capitals, that holds the key on every node; never the key
+    """served: the name of an environment variable, in capitals, with the key on every node; never the key
     itself."""
 
     price_per_million: dict[str, NotNegative] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class ServerKeys(Keys):
     def price_of(
         self, num_prompt_tokens: int, num_cached_tokens: int, num_output_tokens: int
     ) -> float | None:
-        """Return what so many tokens cost; None where no price is given.
+        """Return the price of these tokens; None if no price is given.
 
         Args:
             num_prompt_tokens: of all prompts.
@@ -107,7 +107,7 @@ class ServerKeys(Keys):
 
 
 def check_key_variable(name: str | None) -> None:
-    """Check the name of the variable that holds a key; a message does not repeat it: it may be the key.
+    """Check the name of the variable with a key; a message does not repeat it: it may be the key.
 
     Raises:
         ValueError: it cannot be a name.

@@ -1,4 +1,4 @@
-"""Extras stand on the core: none imports another, and the core imports none.
+"""Extras are built on the core: none imports another, and the core imports none.
 
 The core finds what they add through the entry points in ``pyproject.toml``. To remove an extra, delete its folder and
 its lines there.

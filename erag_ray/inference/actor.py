@@ -252,7 +252,7 @@ class ModelActor:
         attempt.end_process(error)
 
     def _run(self, requests: pa.Table) -> bool:
-        """Run requests, and append their responses to the store; return whether one of them is no error.
+        """Run requests, and append their responses to the store; return whether one of them is not an error.
 
         Raises:
             JobError: the budget is spent before all requests are done.

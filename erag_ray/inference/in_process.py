@@ -49,7 +49,7 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
 
     Raises:
         JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
-        KeyboardInterrupt: likewise.
+        KeyboardInterrupt: the same.
     """
     store = ResponseStore(config.cache_dir, work.model)
     reader: LocalReader | None = None

@@ -72,7 +72,7 @@ def describe_outputs(
         **{f"num_{flag}": pl.col(f"is_{flag}").sum() for flag in ("empty", "copied", "misspelt")},
     )
     table = counts.join(_majorities(queries), on="dataset").sort(KIND).select(OUTPUTS.columns.names)
-    return pl.DataFrame(conform(table, OUTPUTS)), pl.DataFrame(conform(_commonest(outputs), COMMON_OUTPUTS))
+    return pl.DataFrame(conform(table, OUTPUTS)), pl.DataFrame(conform(_most_common(outputs), COMMON_OUTPUTS))
 
 
 def describe_judgements(
@@ -171,7 +171,7 @@ def _mean_score(output: str, queries: pl.DataFrame) -> float | None:
     return sum(scores) / len(scores) if scores else None
 
 
-def _commonest(outputs: pl.DataFrame) -> pl.DataFrame:
+def _most_common(outputs: pl.DataFrame) -> pl.DataFrame:
     counts = outputs.group_by(*KIND, "output").agg(num_outputs=pl.len())
     ordered = counts.sort(*KIND, "num_outputs", "output", descending=[*[False] * len(KIND), True, False])
     ranked = ordered.with_columns(

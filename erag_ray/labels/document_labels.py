@@ -111,7 +111,7 @@ def _make(
 def document_outputs(values: Values, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return DOCUMENT_OUTPUTS: the outputs with single documents of the pairs; empty if no answers were requested.
 
-    A list of one gold passage is no pair, unless a run has the passage too.
+    A list of one gold passage is not a pair, unless a run has the passage too.
     """
     if ANSWER not in values:
         return as_frame(DOCUMENT_OUTPUTS.empty())

@@ -36,7 +36,7 @@ class Lists:
     """Labels of many ranked lists, all cut at one depth.
 
     Raises:
-        ValueError: shapes do not match; a label is not finite or lies behind the end of its list; a base is negative,
+        ValueError: shapes do not match; a label is not finite or is behind the end of its list; a base is negative,
             not in descending order, or sums to less than its list.
     """
 

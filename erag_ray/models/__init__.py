@@ -70,7 +70,7 @@ def model_class(kind: str) -> type[Model]:
     """Return the class that ``reader.kind`` names.
 
     Raises:
-        InputError: there is none, it is no subclass of `Model`, or it defines a method by a former name.
+        InputError: there is none, it is not a subclass of `Model`, or it defines a method by a former name.
     """
     try:
         entry: object = find("reader", kind, MODELS)
@@ -84,7 +84,7 @@ def model_class(kind: str) -> type[Model]:
 
 
 def _check_names(kind: str, model: type[Model]) -> None:
-    """Check that user code defines no method by its former name alone, which nothing would call.
+    """Check that user code defines no method only by its former name, which nothing would call.
 
     Raises:
         InputError: it does.

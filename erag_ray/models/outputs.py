@@ -57,7 +57,7 @@ _FORMS = (
     _form("Here(?:'s| is) my thought process:", "Here(?:'s| is) my response:", needs_start=True),  # Granite
 )
 _WRAPPER = re.compile(rf"\A\s*<{_ANSWER_TAGS}>(?P<answer>.*?)(?:</{_ANSWER_TAGS}>.*)?\Z", _FLAGS)
-"""What some models put around the answer that follows their thinking; what follows it is none of it."""
+"""What some models put around the answer that follows their thinking; what follows it is not part of it."""
 _OPENING = re.compile(
     r"\A\s*(?:<s>|<bos>|<\|begin_of_(?:text|solution|box)\|>|<\|START_RESPONSE\|>"
     r"|<\|(?:im_start|start_header_id)\|>\s*assistant(?:\s*<\|end_header_id\|>|\s)|<start_of_turn>\s*model\s)",

@@ -90,7 +90,7 @@ def _head(verdict: Verdict, console: rich.console.Console) -> list[rich.text.Tex
 
 
 def _without_tabled(verdict: Verdict) -> Verdict:
-    """Leave out the question, which stands above the leaderboard; of many datasets also what is not about runs."""
+    """Leave out the question, which is above the leaderboard; of many datasets also what is not about runs."""
     if len(verdict.datasets) <= FEW_DATASETS:
         return replace(verdict, question="")
     datasets = [

@@ -1,4 +1,4 @@
-"""Write the report of a finished job beside its sealed tables, and print the verdict."""
+"""Write the report of a finished job next to its sealed tables, and print the verdict."""
 
 from __future__ import annotations
 

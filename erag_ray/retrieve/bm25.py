@@ -74,7 +74,7 @@ class Bm25:
             index.delete_folder(below)
 
     def _share_counts(self, index: Folder, num_shards: int) -> None:
-        """Tell each shard in how many passages of all its words stand, and how long passages are."""
+        """Tell each shard how many of all passages contain its words, and how long passages are."""
         words = [read_frame(index, "words", f"{part(number)}.parquet") for number in range(num_shards)]
         every = pl.concat([pl.DataFrame(schema=COUNT_COLUMNS), *words])
         total = every.group_by("word").agg(pl.col("passages").sum().alias("total"))
@@ -189,7 +189,7 @@ def weight_of_rarity(
 def weight_of_times(
     times: npt.NDArray[np.float32], relative: npt.NDArray[np.float64], k1: float, b: float, method: str
 ) -> npt.NDArray[np.float64]:
-    """How much it counts that a word stands several times in a passage of a length relative to the mean."""
+    """How much it counts that a word occurs several times in a passage of a length relative to the mean."""
     saturated: npt.NDArray[np.float64] = times / (times + k1 * (1 - b + b * relative))
     return saturated * (k1 + 1) if method == "atire" else saturated
 

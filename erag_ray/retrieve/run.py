@@ -40,7 +40,7 @@ QUERY_KEYS = (
 )
 QUERIES_AT_A_TIME = 200
 BROUGHT = ("title", "text", "seconds")
-"""What a list may bring along, beside RUNS."""
+"""What a list may bring along, next to RUNS."""
 MADE_FROM = "made_from.json"
 SEAL = "manifest.json"
 RUN_FORM = {"run_id": str, "num_rows": int, "num_queries": int, "num_without_list": int, "sha256": str}

@@ -27,7 +27,7 @@ LEASE_SECONDS = 60.0
 _SEEN: dict[str, tuple[bytes, float]] = {}
 """Path of a sign -> its content, and since when this process knows it."""
 _ON_FOLDERS: list[Lease] = []
-"""Leases on job folders that this process holds."""
+"""Leases on job folders of this process."""
 
 
 def read_sign(folder: Folder, job: str) -> bytes | None:

@@ -1,1 +1,1 @@
-"""Errors and messages, names of entries, user code, progress, processes: what all other packages stand on."""
+"""Errors and messages, names of entries, user code, progress, processes: the ground of all other packages."""

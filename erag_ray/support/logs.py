@@ -26,7 +26,7 @@ class StderrHandler(logging.Handler):
 
 @contextlib.contextmanager
 def on_stderr() -> Iterator[None]:
-    """While open, show the package's messages on standard error, and there alone; one inside another does nothing."""
+    """While open, show the package's messages only on standard error; one inside another does nothing."""
     if any(isinstance(handler, StderrHandler) for handler in PACKAGE.handlers):
         yield
         return

@@ -35,7 +35,7 @@ def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 def compiled_with(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that compiles a function with `numba.njit` and releases the GIL while it runs.
 
-    numba is imported and the function compiled at the first call; numba caches the result beside the source file.
+    numba is imported and the function compiled at the first call; numba caches the result next to the source file.
 
     Args:
         options: of `numba.njit`, such as ``fastmath``, which allows to reorder sums.

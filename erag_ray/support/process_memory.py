@@ -1,4 +1,4 @@
-"""The memory that a process holds, and the most that it has held.
+"""The memory of a process, and the most that it has used.
 
 Without the pages that it shares with others, which are Ray's: blocks that a reader was given stay in view when they
 have gone.

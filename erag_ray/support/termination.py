@@ -96,7 +96,7 @@ def keep_handler(number: signal.Signals) -> Iterator[None]:
     """While open, a library may set a handler of its own; at the end the one from before is back.
 
     Raises:
-        KeyboardInterrupt: in place of SystemExit, by which the library's handler ends the process.
+        KeyboardInterrupt: instead of SystemExit, by which the library's handler ends the process.
     """
     before = signal.getsignal(number)
     try:

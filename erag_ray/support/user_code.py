@@ -70,7 +70,7 @@ def checking(what: str, code: object) -> Iterator[None]:
     """Turn exceptions of user code into problems of the config; for checks before any work is done.
 
     Raises:
-        InputError: in place of any other exception of user code.
+        InputError: instead of any other exception of user code.
     """
     with _instead(code, lambda fault: InputError([f"{what}: {fault}"])):
         yield
@@ -81,7 +81,7 @@ def running(what: str, code: object) -> Iterator[None]:
     """Turn exceptions of user code into a one-line message that ends the job.
 
     Raises:
-        JobError: in place of any other exception of user code.
+        JobError: instead of any other exception of user code.
     """
     with _instead(code, lambda fault: JobError(f"{what}: {fault}; {RESUME_ADVICE}")):
         yield

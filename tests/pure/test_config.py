@@ -80,33 +80,6 @@ def test_a_later_file_overrides_an_earlier_one(file: str, tmp_path: pathlib.Path
     assert (found.depth, found.reader.num_examples, found.reader.kind) == (9, 1, "causal")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--depht", "5"], "--depht"),
-        (["--reader.modle", "x"], "--reader.modle"),
-        # no abbreviations either: what is short for one key today may be short for two tomorrow
-        (["--dep", "5"], "--dep"),
-        (["stray.yaml"], "stray.yaml"),
-    ],
-)
-def test_an_unknown_option_is_named(
-    file: str, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
-) -> None:
-    assert named in refused(capsys, "--config", file, *arguments)
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [("depht: 5", "depht"), ("reader: {modle: x}", "modle"), ("depth: {deep: 5}", "depth"), ("[1, 2]", "1")],
-)
-def test_an_unknown_key_of_a_file_is_named(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, named: str
-) -> None:
-    (tmp_path / "wrong.yaml").write_text(text)
-    assert named in refused(capsys, "--config", str(tmp_path / "wrong.yaml"))
-
-
 def test_a_file_that_is_missing_or_no_yaml_is_an_error(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

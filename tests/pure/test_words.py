@@ -41,6 +41,12 @@ NEVER = {
 BAD_START = re.compile(r"(What|That|Those|Which|Whatever|So|Some|Their|Them|As|[a-z]+)\b")
 """No verb and no noun, or no capital; ``float32`` and ``eRAG`` are names."""
 
+TELLS = re.compile(
+    r"(?<!there )\b(is|are|was|were) (no|none)\b(?! longer| more)|\b(stands?|lies|goes? on|alone|in place of|so many"
+    r"|other than|beside|holds|as they are|as it is|likewise|anyhow|seldom|untold|commonest)\b|what the reader writes"
+)
+"""Phrases of a dialect that plain English has others for; of 1,000 words of docstrings at most two are such."""
+
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The names that a file binds, with their lines: not the columns of tables, which stand as keyword arguments."""
@@ -114,3 +120,17 @@ def test_a_word_of_the_dialect_is_named_with_its_line(source: str, line: str) ->
 )
 def test_columns_of_tables_texts_and_symbols_are_no_words_of_the_dialect(source: str) -> None:
     assert problems(source) == []
+
+
+def package_of(path: pathlib.Path) -> str:
+    top, *names = path.relative_to(ROOT).parts
+    return names[0] if top == "erag_ray" else top
+
+
+@pytest.mark.parametrize("package", sorted(set(map(package_of, FILES))))
+def test_docstrings_are_plain_english(package: str) -> None:
+    trees = [ast.parse(path.read_text()) for path in FILES if package_of(path) == package]
+    constants = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    texts = [str(one.value) for one in constants if isinstance(one, ast.Constant)]
+    tells = [tell[0] for text in texts for tell in TELLS.finditer(text)]
+    assert len(tells) <= 2 * sum(len(text.split()) for text in texts) / 1000, tells

@@ -66,7 +66,7 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether the column holds text, which is left-aligned."""
+        """Whether the column contains text, which is left-aligned."""
         return self.format in (Format.NAME, Format.TEXT)
 
 
@@ -106,7 +106,7 @@ class Figure:
     y: str
     low: str | None = None
     high: str | None = None
-    """Columns with the ends of the interval around y (around x if y holds names)."""
+    """Columns with the ends of the interval around y (around x if y has names)."""
     color: str | None = None
     color_names: tuple[str, ...] = ()
     """All values of ``color`` in a fixed order, so that each has one color in all figures; (): order of appearance."""
@@ -133,7 +133,7 @@ class Section:
 
 
 Topic = Literal["run", "certainty", "missing", "reader", "depth", "label", "trust", "outputs", "cost"]
-"""In the order of a verdict; findings of one topic stand in the order of the analyses."""
+"""In the order of a verdict; findings of one topic are in the order of the analyses."""
 
 
 @dataclass(frozen=True, kw_only=True)

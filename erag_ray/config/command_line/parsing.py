@@ -137,7 +137,7 @@ def expand(config: Config) -> Config:
     """The config with ``$NAME`` and ``~`` in its paths (the fields that its ``PATHS`` name) replaced.
 
     Raises:
-        ValueError: an environment variable is not set, or a path holds a secret or options.
+        ValueError: an environment variable is not set, or a path contains a secret or options.
     """
     return map_paths(config, _expand_path)
 

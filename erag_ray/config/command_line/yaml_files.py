@@ -1,4 +1,4 @@
-"""A YAML file -> its keys with values as they are written, and the line of each."""
+"""A YAML file -> its keys with values unchanged, and the line of each."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _problems(kind: type, fault: Any, key: str) -> Iterator[Problem]:
 
 
 def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any]:
-    """Return the config that a path ends in, the key, and its type; what names a member of a union is no key."""
+    """Return the config that a path ends in, the key, and its type; the names of members of unions are left out."""
     config, hint = kind, kind
     for part in path:
         for member in members_of(hint):

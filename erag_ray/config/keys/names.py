@@ -28,7 +28,7 @@ def _hints_of(kind: Hashable, include_extras: bool = False) -> Mapping[str, Any]
 
 
 def field_hints(kind: Any) -> Mapping[str, Any]:
-    """Return the keys of a config with their types; none of what is no config."""
+    """Return the keys of a config with their types; none of other types."""
     return _hints_of(kind) if is_config(kind) else {}
 
 

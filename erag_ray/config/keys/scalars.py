@@ -1,6 +1,6 @@
 """Scalars of keys: as YAML or a command line has them (`Written`), and what they are to a key of each type.
 
-A value that no key of the type can have is returned as it is: the type refuses it.
+A value that no key of the type can have is returned unchanged: the type refuses it.
 """
 
 from __future__ import annotations

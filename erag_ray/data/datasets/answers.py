@@ -15,7 +15,7 @@ UNREAD = (
     *("gold", "golds", "ground_truth", "ground_truths"),
     *("reference", "references", "target", "targets", "obj"),
 )
-"""Names under which other datasets have answers, beside those of `_ANSWERS`: they are named, not read."""
+"""Names under which other datasets have answers, besides those of `_ANSWERS`: they are named, not read."""
 _ANSWERS = re.compile(
     r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?$"
 )
@@ -151,7 +151,7 @@ def _of_text(value: Any) -> tuple[Any, str]:
 def _literal(text: str) -> Any:
     """Return the list or object that Python or NumPy writes in this way; None if it is neither.
 
-    NumPy leaves out the commas, and Python joins two strings that stand side by side: items are read one by one.
+    NumPy leaves out the commas, and Python joins two strings next to each other: items are read one by one.
     """
     try:
         if _LIST.fullmatch(text) and (text[0] != "(" or "," in _QUOTED.sub("", text)):

@@ -33,7 +33,7 @@ def parse_facts(value: Any) -> tuple[Facts, str]:
 
 
 def _forms(fact: Any) -> tuple[str, ...]:
-    """Return the accepted forms of a fact; none if one is no text or blank."""
+    """Return the accepted forms of a fact; none if one is not a text or blank."""
     forms = fact if isinstance(fact, list) else [fact]
     if not all(isinstance(form, str) and form.strip() for form in forms):
         return ()

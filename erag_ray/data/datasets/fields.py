@@ -10,7 +10,7 @@ from erag_ray.data.files.jsonl import Record
 
 
 def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
-    """Return the record with the fields of the plain format beside its own.
+    """Return the record with the fields of the plain format next to its own.
 
     Args:
         record: a row or line; a field that it lacks is an error with its row number.
@@ -35,7 +35,7 @@ def _hidden(values: Mapping[str, Any]) -> set[str]:
 
 
 def _at(value: Any, keys: list[str]) -> Any:
-    """Return what stands at a path; for a list, the list of what stands there in each of its items.
+    """Return the value at a path; for a list, the list of the values there in each of its items.
 
     Raises:
         LookupError: there is nothing.

@@ -70,7 +70,7 @@ def document_of(value: object, *, bare: str = "text") -> Document:
         bare: what a single string or number is: "text" or "doc_id".
 
     Raises:
-        ValueError: it is no document; an id, the text or the title has a wrong type; it has neither id nor text.
+        ValueError: it is not a document; an id, the text or the title has a wrong type; it has neither id nor text.
     """
     if isinstance(value, Document):
         return value
@@ -149,7 +149,7 @@ def _forms(bare: str) -> str:
 def _with_metadata(
     doc_id: str | None, key: str, text: Any, title: Any, score: Any, metadata: Any, *, is_stable: bool = False
 ) -> Document:
-    """Return a document whose id and title may be in its metadata; ``is_stable``: a random id is none."""
+    """Return a document whose id and title may be in its metadata; ``is_stable``: a random id is not one."""
     known = metadata if isinstance(metadata, Mapping) else {}
     if doc_id is None:
         doc_id, key = DOCUMENT_IDS.id_of(

@@ -12,7 +12,7 @@ from typing import Any
 
 ID_FORM = "it must be a string or a whole number"
 MAX_EXACT = 1 << 53
-"""Whole numbers from here on are rounded in double precision, so a float may stand for several ids."""
+"""Whole numbers from here on are rounded in double precision, so several ids may become one float."""
 _LOOKS_LIKE_ID = re.compile(
     r"(?:^|[^A-Za-z])(?i:uu|u|gu)?(?i:id)$|[a-z]I[dD]$|(?i:^(?:chunk|node|segment|paragraph|text|article|ext)id$)"
     r"|(?i:^(?:doc|did|doc(?:ument)?[^a-z]?key)$)"
@@ -98,7 +98,7 @@ def checked_id(value: Any, key: str) -> str | None:
     """Return what `identifier` does; None for null and blank values only.
 
     Raises:
-        ValueError: the value is no id, such as NaN.
+        ValueError: the value is not an id, such as NaN.
     """
     name = identifier(value)
     if name is None and not isinstance(value, str) and (not is_missing(value) or _is_nan(value)):

@@ -1,7 +1,7 @@
 """Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
 
 `open_bytes` is the only place where a text file is opened, local or by its URI. Nothing here raises
-for bad input: what is wrong goes to `Diagnostics` with file and line, and reading goes on with the
+for bad input: what is wrong goes to `Diagnostics` with file and line, and reading continues with the
 next line where there is one.
 """
 
@@ -50,7 +50,7 @@ WHOLE = Span()
 
 
 def spans_of(path: str, num_bytes: int) -> list[Span]:
-    """The lines of a file in spans of so many bytes; of one that is compressed or cannot be read, one for all."""
+    """Spans of this number of bytes with whole lines; one span if the file is compressed or cannot be read."""
     try:
         size = 0 if _is_gzip(path) else size_of(path)
     except OSError:

@@ -141,7 +141,7 @@ def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_constant_rank(table: pl.DataFrame) -> pl.DataFrame:
-    """Drop a rank that is the same in all rows of longer lists: it is no order, and the scores are."""
+    """Drop a rank that is the same in all rows of longer lists: it is not an order, and the scores are."""
     if "rank" not in table.columns or not table["score"].count():
         return table
     is_constant = (pl.col("rank").n_unique() == 1) & (pl.len() > 1)

@@ -1,4 +1,4 @@
-"""Texts and latencies that lists bring along: to CORPUS, next to passage files or in place of them, and to a table."""
+"""Texts and latencies that lists bring along: to CORPUS, next to passage files or instead of them, and to a table."""
 
 from __future__ import annotations
 

@@ -176,8 +176,8 @@ def credit_shares(
     Args:
         documents: `with_effects`.
         datasets: as `credit_agreement`.
-        slices: likewise.
-        cells: likewise.
+        slices: of the questions.
+        cells: CELLS.
         settings: whose confidence is taken.
     """
     rows = [
@@ -195,8 +195,8 @@ def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: floa
 
     Args:
         documents: `labelled_credits`.
-        utility: UTILITY; its closed-book scores say which documents do harm alone.
-        threshold: a label of at least this is useful alone (None: `SUFFICES`).
+        utility: UTILITY; its closed-book scores say which documents do harm by themselves.
+        threshold: a label of at least this is useful by itself (None: `SUFFICES`).
     """
     closed_book = utility.filter(run_id=NO_PASSAGES)
     known = closed_book.select("reader", "score", "query_id", without="value")

@@ -150,8 +150,8 @@ def _differences(
         documents: query_id, doc_id of lists of ``length`` documents, list after list.
         length: of each list.
         credits: as `credit_lists`.
-        num_permutations: likewise.
-        seed: likewise.
+        num_permutations: the same.
+        seed: the same.
     """
     num_lists = documents.height // length
     one, ranks = np.ones(length), np.arange(length)
@@ -166,7 +166,7 @@ def _differences(
 
 
 def takes_all_subsets(length: int, num_permutations: int) -> bool:
-    """Return whether all subsets of a list are no more answers than so many permutations may need.
+    """Return whether all subsets of a list need no more answers than the permutations may.
 
     A permutation needs its length - 1 proper starts; all need the whole and the empty list.
     """

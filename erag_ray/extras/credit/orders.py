@@ -20,7 +20,7 @@ LIST = ("reader", "score", "run_id", "depth")
 def order_effects(
     changed: pl.DataFrame, utility: pl.DataFrame, queries: pl.DataFrame, settings: Settings
 ) -> pl.DataFrame:
-    """Return ORDER_EFFECTS: utility with the changed list minus utility with the list as it is, paired over questions.
+    """Return ORDER_EFFECTS: utility with the changed list minus utility with the unchanged list, paired over questions.
 
     p-values by `agreement.paired_test`, adjusted by Holm over all runs, depths and orders of one dataset and
     reader. Questions without a changed list count as dropped.

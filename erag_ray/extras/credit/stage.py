@@ -82,7 +82,7 @@ def subsets_of(config: JobConfig, inputs: Inputs) -> CreditLists:
 
 
 def changed_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
-    """Return the changed lists of a job, of every end-to-end depth: as they are, they are answered there anyhow."""
+    """Return the changed lists of a job, of every end-to-end depth: unchanged, they are answered there too."""
     needs_unrelated = any(order.startswith("unrelated") for order in config.orders)
     evidence = evidence_of(inputs)
     unrelated = unrelated_pairs(evidence, config.num_unrelated) if needs_unrelated else evidence.pairs.clear()

@@ -29,7 +29,7 @@ class Difference:
 
 
 SEEN_BY_READER = ("run", "corpus", "reader", "prompt")
-"""Kinds that may change what the reader writes."""
+"""Kinds that may change the reader's outputs."""
 MUST_BE_NAMED = ("retriever", *SEEN_BY_READER)
 """Kinds that ``allow_changes`` must name."""
 

@@ -46,7 +46,7 @@ class Comparison:
     num_unjudged: int
     """Questions without an end-to-end score in one of the two; they are left out."""
     auxiliary: str | None = None
-    """The annotator whose labels predict differences of these in place of that."""
+    """The annotator whose labels predict differences of these instead of that."""
     num_predicted: Mapping[str, int] = field(default_factory=dict)
     """Dataset -> questions whose difference is predicted; only of datasets with predictions."""
     changes: Sequence[Difference]
@@ -71,7 +71,7 @@ def report_of(comparison: Comparison) -> Report:
 
 
 def comment_of(report: Report) -> str:
-    """Return a report as Markdown; what changed stands in its table alone."""
+    """Return a report as Markdown; changes are only in their table."""
     findings = tuple(one for one in report.verdict.findings if one.topic != "run")
     return markdown(replace(report, verdict=replace(report.verdict, findings=findings)))
 

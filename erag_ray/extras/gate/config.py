@@ -33,7 +33,7 @@ class GateConfig(Keys):
     """How many documents the reader got (null: the largest depth that both jobs have)."""
 
     margin: Annotated[Number, Field(ge=0, lt=1)] = 0.02
-    """The loss from which on a candidate is too bad, in units of the score, which lies in 0..1."""
+    """The loss from which on a candidate is too bad, in units of the score, which is in 0..1."""
 
     confidence: Annotated[Number, Field(gt=0.5, lt=1)] = 0.95
     """Of each one-sided bound: a wrong pass, and a wrong failure, have at most the probability 1 - confidence."""

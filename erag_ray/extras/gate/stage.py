@@ -33,7 +33,7 @@ def gate(config: GateConfig, console: rich.console.Console) -> int:
     ``<out>/gate.md``.
 
     Raises:
-        InputError: one of the two is no finished job, they cannot be compared, or they differ in what
+        InputError: one of the two is not a finished job, they cannot be compared, or they differ in what
             ``allow_changes`` does not name. An earlier comment is deleted, and none is written.
     """
     path = config.comment or f"{config.out.rstrip('/')}/gate.md"

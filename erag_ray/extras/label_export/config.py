@@ -34,8 +34,8 @@ class ExportConfig(Keys):
     """Share of the questions in the split validation."""
 
     test_fraction: Annotated[Number, Field(ge=0, lt=1)] = 0.1
-    """Share of the questions in the split test; the rest is train. A question's split depends on its text and the
-    seed alone, so it is the same in every export."""
+    """Share of the questions in the split test; the rest is train. A question's split depends only on its text and
+    the seed, so it is the same in every export."""
 
     seed: AtLeast0 = 0
     """Seed of the splits and of the order of the rows."""

@@ -25,7 +25,7 @@ class LabelledJob:
     Attributes:
         queries, corpus, runs, labels, document_outputs: the tables of these names.
         reader: settings of the reader that affect its outputs.
-        score_only: how far documents alone were answered (None: whole outputs).
+        score_only: how far single documents were answered (None: whole outputs).
         languages: of the datasets, ISO 639-1.
         threshold: labels of at least this count as useful.
         digest: fingerprint of the content of LABELS.

@@ -18,7 +18,7 @@ def question_form(question: str) -> str:
 
 
 def split_of(question: str, config: ExportConfig) -> str:
-    """Return the split of a question: it depends on the question's form, the seed and the two fractions alone."""
+    """Return the split of a question: it depends only on the question's form, the seed and the two fractions."""
     digest = xxhash.xxh3_64_intdigest(f"{config.seed}:{question_form(question)}".encode())
     position = digest / 2**64
     if position < config.test_fraction:

@@ -1,1 +1,1 @@
-"""Tables and figures of the papers from finished jobs, beside the published values, and the dual-label experiment."""
+"""Tables and figures of the papers from finished jobs, next to the published values, and the dual-label experiment."""

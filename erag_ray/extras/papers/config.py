@@ -54,7 +54,7 @@ class DualLabelsConfig(RetrieveConfig):
     (300 characters, by LangChain), or package.module:name."""
 
     word_rule: Literal["contains_answer_kilt", "contains_answer_dpr"] = "contains_answer_kilt"
-    """When a passage holds an answer: as a substring of the normalised text (so also before a Korean particle), or
+    """When a passage contains an answer: as a substring of the normalised text (so also before a Korean particle), or
     as whole tokens."""
 
     confidence: Annotated[Number, Field(gt=0, lt=1)] = 0.95

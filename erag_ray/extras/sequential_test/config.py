@@ -46,7 +46,7 @@ class SettleConfig(JobConfig):
 
     fraction: Annotated[Number, Field(gt=0, le=1)] = 0.5
     """How many readings are expected if no look settles it: this fraction of the documents in the lists down to the
-    cut-off. With a larger one the job goes on from what a smaller one has read (a second chance to be wrong, of which
+    cut-off. With a larger one the job continues from what a smaller one has read (a second chance to be wrong, of which
     the intervals do not know)."""
 
     num_looks: AtLeast1 = 5
@@ -58,7 +58,7 @@ class SettleConfig(JobConfig):
 
     boundary: Literal["even", "late", "mixture"] = "even"
     """How the looks share the errors that ``confidence`` leaves: even stops earliest, late keeps them for the end and
-    has the narrowest interval there, mixture would hold at every single question."""
+    has the narrowest interval there, mixture would be valid at every single question."""
 
     def _check(self) -> None:
         require(self.rank <= self.depth, f"cutoff: {self.rank} is not within 1..depth={self.depth}")

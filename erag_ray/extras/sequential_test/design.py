@@ -2,7 +2,7 @@
 
 The probability of a document grows with the weight of its label in the estimate. Whether it is read depends on a random
 number of its own that never changes (Brewer, Early & Joyce 1972: permanent random numbers), so a larger budget reads
-all that a smaller one has read. A label that was read with probability p stands for 1/p labels (Horvitz & Thompson,
+all that a smaller one has read. A label that was read with probability p counts as 1/p labels (Horvitz & Thompson,
 JASA 1952), so that sums over documents (P, DCG) are right in expectation.
 """
 
@@ -34,7 +34,7 @@ def random_numbers(query_ids: Sequence[str], doc_ids: Sequence[str], seed: int =
 
 
 def is_drawn(chances: Floats, numbers: Floats) -> npt.NDArray[np.bool_]:
-    """Whether each document is read: its random number lies below its probability."""
+    """Whether each document is read: its random number is below its probability."""
     return np.asarray(numbers < chances)
 
 
@@ -114,7 +114,7 @@ def estimate(measure: str, labels: Floats, weights: Floats) -> Floats:
 
     Args:
         measure: a key of `IMPORTANCE`.
-        labels: [..., cutoff], in rank order; what stands where nothing was read does not matter.
+        labels: [..., cutoff], in rank order; values where nothing was read do not matter.
         weights: [..., cutoff], 1 / probability where a label was read, 0 elsewhere and behind the end of a list.
 
     Raises:

@@ -40,12 +40,12 @@ class Looks:
     highs: Floats
 
     def is_settled(self, equivalence_margin: float) -> npt.NDArray[np.bool_]:
-        """[..., num_looks]: 0 lies outside the interval, or the difference is known to within the margin."""
+        """[..., num_looks]: 0 is outside the interval, or the difference is known to within the margin."""
         return self.is_significant | (self.highs - self.lows <= 2 * equivalence_margin)
 
     @property
     def is_significant(self) -> npt.NDArray[np.bool_]:
-        """[..., num_looks]: 0 lies outside the interval, so one run is better."""
+        """[..., num_looks]: 0 is outside the interval, so one run is better."""
         return np.asarray((self.lows > 0) | (self.highs < 0))
 
 
@@ -158,7 +158,7 @@ def _check_counts(counts: npt.NDArray[np.int64]) -> None:
 
 
 def _mixture(counts: Floats, alpha: float) -> Floats:
-    """Robbins' normal mixture: holds at every number of queries, planned or not.
+    """Robbins' normal mixture: valid at every number of queries, planned or not.
 
     Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas, Time-uniform central limit theory and asymptotic confidence sequences
     (Annals of Statistics 2024), theorem 2.2; narrowest at half of the last count.

@@ -56,7 +56,7 @@ def summary_lines(
     *,
     is_settled: bool,
 ) -> Iterator[str]:
-    """Yield the verdict on a dataset, what was saved, and what the auxiliary label says alone.
+    """Yield the verdict on a dataset, what was saved, and what the auxiliary label says by itself.
 
     Args:
         config: the job.

@@ -231,7 +231,7 @@ def _looks(
 
 
 def _goes_on(states: Sequence[PairState], sample: DatasetSample, num_looks: int) -> bool:
-    """Return whether a dataset is looked at once more after so many looks."""
+    """Return whether a dataset is looked at once more after this number of looks."""
     return num_looks < len(sample.counts) and (not num_looks or not is_done(states, sample))
 
 

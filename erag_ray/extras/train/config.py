@@ -72,7 +72,7 @@ class ExamplesConfig(Keys):
     package.module:name."""
 
     triviaqa_questions: list[Text] = field(default_factory=list)
-    """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
+    """TriviaQA's original JSON files: KILT's TriviaQA files have ids without questions."""
 
     passages: list[Text] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; or BEIR corpus.jsonl."""
@@ -97,8 +97,8 @@ class ExamplesConfig(Keys):
     """Use a sample of this many questions (null: all)."""
 
     unanswerable_share: Share = 0.0
-    """Of so many of the questions (0 to 1) a second example is added, with passages retrieved for another question of
-    the dataset and the target NO-RESPONSE, in the same prompt: a reader that abstains, also where nobody asks it to."""
+    """Share of the questions (0 to 1) that get a second example, with passages of another question of the dataset and
+    the target NO-RESPONSE, in the same prompt: the reader learns to abstain, also if it is not told to."""
 
     @property
     def is_empty(self) -> bool:
@@ -123,16 +123,16 @@ class StageConfig(Keys):
     """Optimiser steps (this or epochs)."""
 
     num_passages: list[AtLeast0] = field(default_factory=lambda: [50])
-    """Passages for a question; of several numbers one is drawn for each question. 0 is the question alone."""
+    """Passages for a question; of several numbers one is drawn for each question. 0 is only the question."""
 
     num_gold: AtLeast0 = 0
     """0: the list as the run has it. n: at most n gold passages come first, the run's others fill the list (in an
     order that is drawn, so that a place tells nothing)."""
 
     crop_words: list[AtLeast1] | None = None
-    """Each passage is cut to a window of about so many words (of several numbers one is drawn for each question; null:
-    whole passages): of a gold passage one that holds evidence, else an answer; of the others the one with most of the
-    question's words, so that what looks right stays."""
+    """Each passage is cut to a window of about this number of words (of several numbers one is drawn for each
+    question; null: whole passages): of a gold passage one that contains evidence, else an answer; of the others the
+    one with most of the question's words, so that what looks right stays."""
 
     copies: dict[str, AtLeast0] = field(default_factory=dict)
     """How often an epoch asks each question of a dataset, by the dataset's name (others: once; 0: never)."""
@@ -203,7 +203,7 @@ class TrainConfig(Keys):
     """Questions in one optimiser step, over all workers and micro-batches."""
 
     micro_batch_tokens: AtLeast1 = 32768
-    """Most segment tokens in one forward and backward pass; one larger example goes alone."""
+    """Most segment tokens in one forward and backward pass; one larger example is a pass of its own."""
 
     max_grad_norm: Above0 = 1.0
     """Gradients are scaled down to this norm."""
@@ -224,7 +224,7 @@ class TrainConfig(Keys):
     """Most dev questions of each dataset in an evaluation (null: all)."""
 
     save_steps: AtLeast1 = 500
-    """Steps between checkpoints, from which a killed training goes on."""
+    """Steps between checkpoints, from which a killed training continues."""
 
     num_workers: AtLeast1 | None = None
     """Data-parallel workers (null: one per GPU, without GPUs one)."""
@@ -233,7 +233,7 @@ class TrainConfig(Keys):
     """CPU cores of each worker (null: an even share)."""
 
     ray_address: Text | None = None
-    """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
+    """Cluster to run on (null: the one that submitted the job, else a local Ray only for this job)."""
 
     out: Text = "results/reader"
     """Folder of the training: checkpoints, log.csv, and the result in reader/. All nodes see it under this path."""

@@ -68,7 +68,7 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
 
 
 def full_path(model: str) -> str:
-    """Return the absolute path of a model folder, as workers have another working directory; a hub name as it is."""
+    """Return the absolute path of a model folder, as workers have another working directory; a hub name unchanged."""
     return os.path.abspath(model) if os.path.exists(model) else model
 
 

@@ -30,7 +30,7 @@ class WorldConfig(Keys):
     """Questions of each task for each district (about 64 pages)."""
 
     max_questions: Whole | None = None
-    """At most so many questions in a file, evenly over the districts (null: all)."""
+    """Most questions in a file, evenly over the districts (null: all)."""
 
     dev_every: Annotated[Whole, Field(ge=2)] = 5
     """Every so-manieth district gives dev questions, the others train questions."""
@@ -46,7 +46,7 @@ class WorldConfig(Keys):
     short first name, a synonym of the occupation."""
 
     own_fraction: Share = 0.7
-    """Share of facts that the page of their subject tells; each of the others stands on some other page."""
+    """Share of facts that the page of their subject tells; each of the others is on some other page."""
 
     side_facts: Annotated[Number, Field(ge=0, le=20)] = 7.0
     """Further facts about others on each page, on average: what is told more than once, and distracts."""

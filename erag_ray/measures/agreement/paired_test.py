@@ -32,7 +32,7 @@ MAX_SUBSETS = 16
 SUM_DIGITS = 8
 """Decimal digits to which sums of differences are compared."""
 NOISE = 1e-4
-"""Of the largest difference: what is smaller is none. A perfect auxiliary label is exact up to its penalty only."""
+"""Of the largest difference: smaller ones count as 0. A perfect auxiliary label is exact up to its penalty only."""
 MAX_STEPS = 100
 """Differences that are multiples of 1/k, for a k up to this, have sums on a lattice."""
 LEAST_P = 1e-12

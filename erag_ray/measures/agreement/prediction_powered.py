@@ -162,7 +162,7 @@ def _lines(gram: Floats, right: Floats, num_read: Floats) -> Floats:
 def _correlation(
     is_read: npt.NDArray[np.bool_], labels: Floats, auxiliary: Floats, inverse: Floats
 ) -> float | None:
-    """Return the correlation over all documents that may be read: each one read stands for 1 / probability."""
+    """Return the correlation over all documents that may be read: each one read counts as 1 / probability."""
     read, predictors = labels[is_read], auxiliary[is_read]
     if len(read) < 2 or np.ptp(read) < ROUNDING or np.ptp(predictors) < ROUNDING:
         return None

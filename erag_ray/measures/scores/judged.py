@@ -11,10 +11,10 @@ JUDGEMENTS = ("CORRECT", "INCORRECT", "ABSTAINED")
 def judged(output: str, answers: Sequence[str]) -> float:
     """Score 1 if the judge grades the output CORRECT by the gold answers, 0 if INCORRECT or ABSTAINED (no answer).
 
-    Null if the judge's response is no judgement. In a job the judge runs after the reader (`judge:` in its config).
+    Null if the judge's response is not a judgement. In a job the judge runs after the reader (`judge:` in its config).
 
     Raises:
-        ValueError: always: the value is no function of output and gold answers.
+        ValueError: always: the value is not a function of output and gold answers.
     """
     raise ValueError(
         "score 'judged': only jobs with a judge compute it (jobs/compare.py, annotate.py, end_to_end.py, settle.py). "

@@ -30,7 +30,7 @@ class Scoring:
     """A judge's grades as input for scoring, and counts and errors as its results.
 
     Attributes:
-        judgements: (query_id, output) -> the judge's grade, None if its response is no judgement. None in place of the
+        judgements: (query_id, output) -> the judge's grade, None if its response is not one. None instead of the
             mapping if no judge ran: then judged scores are None.
         num_outputs: the number of scored outputs.
         num_errors: the number of outputs for which user code raised or returned an invalid value.
@@ -81,7 +81,7 @@ def score_outputs(
             invalid value: their scores are None. Without it such errors are raised.
 
     Raises:
-        ValueError: unequal lengths; a value that is no number in [0, 1] or, of a binary score, neither 0 nor 1; or a
+        ValueError: unequal lengths; a value that is not a number in [0, 1] or, of a binary score, neither 0 nor 1; or a
             judged score of an output that the judge did not grade.
     """
     if scoring is not None:

@@ -24,7 +24,7 @@ JOINED_WORDS = 64
 NORMALIZERS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Precompiled", "Strip"}
 SEVERAL_BLANKS = {"Regex": " {2,}"}
 BLANK = "\u2581"
-"""The character that these tokenizers use in place of a blank."""
+"""The character that these tokenizers use instead of a blank."""
 VISIBLE = "LNPS"
 """Unicode categories of letters, numbers, punctuation and symbols; not of marks, which combine with what precedes."""
 WITHIN_WORDS = {"Punctuation", "Digits"}

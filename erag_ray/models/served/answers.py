@@ -56,7 +56,7 @@ THINKING_PARTS = frozenset(
     ["thinking", "redactedthinking", "reasoning", "reasoningtext", "reasoningcontent", "summarytext"]
 )
 TOOL_PARTS = frozenset(["tooluse", "toolcall", "functioncall"])
-"""Types of the parts of a content, in letters of one case. Mistral and some gateways send them in place of one text."""
+"""Types of the parts of a content, in letters of one case. Mistral and some gateways send them instead of one text."""
 UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """What JSON of an unexpected form raises where it is read."""
 MAX_COUNT = 1 << 31

@@ -44,7 +44,7 @@ KEEPALIVE_SECONDS = 4.0
 """How long an idle connection stays open: servers close theirs after 5 seconds (uvicorn) or more."""
 SPARE_CONNECTIONS = 8
 MAX_FAILED_IN_A_ROW = 20
-"""The job ends after so many consecutive requests failed, each after all retries."""
+"""The job ends after this number of consecutive requests failed, each after all retries."""
 RESUME_ADVICE = "responses so far are kept; start the same command again"
 NO_KEY = "none"
 """Sent to servers without keys, since the package openai requires one."""

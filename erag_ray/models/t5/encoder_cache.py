@@ -30,7 +30,7 @@ class Padded(NamedTuple):
     Attributes:
         ids: [segments, width], padded with 0.
         lengths: tokens of each segment.
-        tokens: indices into the flattened ``ids`` of the tokens that are no padding.
+        tokens: indices into the flattened ``ids`` of the tokens that are not padding.
     """
 
     ids: torch.Tensor

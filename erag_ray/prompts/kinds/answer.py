@@ -1,4 +1,4 @@
-"""The answer: what the reader writes, from one passage (eRAG), from a list (end to end), or from none (closed-book)."""
+"""The answer: the reader's output, from one passage (eRAG), from a list (end to end), or from none (closed-book)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def judgement(text: str) -> str | None:
     """Return the judgement (CORRECT, INCORRECT or ABSTAINED) at the start of a judge's response.
 
     Case does not matter, and "grade", "answer" or "judgement" may come before it. None if the response starts with
-    another word, if the sentence goes on after the judgement ("Correct answers would be"), or if another judgement
+    another word, if the sentence continues after the judgement ("Correct answers would be"), or if another judgement
     comes anywhere later.
     """
     start = STARTS.match(text.strip())

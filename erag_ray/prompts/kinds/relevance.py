@@ -62,7 +62,7 @@ def _logsumexp(logprobs: Sequence[float]) -> float:
 
 
 def grade(text: str) -> float | None:
-    """Return the first number in a response divided by the highest grade; None if it is no grade of 0 to 3."""
+    """Return the first number in a response divided by the highest grade; None if it is not a grade of 0 to 3."""
     match = GRADE.match(text)
     return int(match[1]) / MAX_GRADE if match else None
 

@@ -13,7 +13,7 @@ from erag_ray.data.runs.references import REFERENCE_NAMES
 from erag_ray.report.leaderboard import SIGNS
 
 MAX_RUNS = 12
-"""Runs that are drawn; the others stand in the tables."""
+"""Runs that are drawn; the others are in the tables."""
 
 
 def boards(verdict: Verdict) -> list[dict[str, Any]]:

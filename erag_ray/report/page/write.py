@@ -49,7 +49,7 @@ def write_page(
     options: PageOptions | None = None,
     charts: Charts | None = None,
 ) -> str:
-    """Write ``report/index.html`` and the files beside it, and delete those of an earlier report.
+    """Write ``report/index.html`` and the files next to it, and delete those of an earlier report.
 
     Args:
         folder: of the job.
@@ -153,7 +153,7 @@ def grouped(parts: Sequence[Table | Figure]) -> list[tuple[str, list[Table | Fig
 
 
 def _policy(hashes: list[str], *, may_load: bool) -> str:
-    """Return a Content-Security-Policy: these scripts and the files beside the page, no network, no eval."""
+    """Return a Content-Security-Policy: these scripts and the files next to the page, no network, no eval."""
     scripts = " ".join(
         [*(f"'sha256-{digest}'" for digest in hashes), *(["'self'", "file:"] if may_load else [])]
     )

@@ -28,7 +28,7 @@ class LibrarySearch:
 
         Raises:
             TypeError: the retriever returned no list of documents.
-            ValueError: a document has no text, or is none.
+            ValueError: a document has no text, or is not one.
         """
         result: Any = self.function(self.retriever, question, count)
         if inspect.iscoroutine(result):
@@ -52,7 +52,7 @@ def as_search(retriever: object) -> LibrarySearch:
     changed.
 
     Raises:
-        TypeError: the object is no retriever.
+        TypeError: the object is not a retriever.
     """
     if isinstance(retriever, LibrarySearch):
         return retriever

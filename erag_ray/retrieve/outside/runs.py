@@ -35,10 +35,10 @@ def register_retriever(name: str, retriever: object, revision: str | None = None
     Args:
         name: of the run.
         retriever: what `as_search` takes.
-        revision: which index and settings it has (None: a run is reused for the same object in this process alone).
+        revision: which index and settings it has (None: a run is reused only for the same object in this process).
 
     Raises:
-        TypeError: the object is no retriever.
+        TypeError: the object is not a retriever.
     """
     search = as_search(retriever)
     kind = next(kind for kind, adapter in ADAPTERS.items() if adapter.fits(search.retriever))
@@ -82,7 +82,7 @@ class OutsideRetriever:
         """Return the search; an object that a function makes is made now.
 
         Raises:
-            InputError: the function raised, or the object is no retriever of its kind.
+            InputError: the function raised, or the object is not a retriever of its kind.
             ValueError: the environment has no key.
         """
         config = self.config
@@ -105,7 +105,7 @@ class OutsideRetriever:
 
 
 def _makes(retriever: Any, adapter: Adapter) -> bool:
-    """Return whether this is a class, or a function that makes a retriever and is none."""
+    """Return whether this is a class, or a function that makes a retriever and is not one."""
     if isinstance(retriever, type) or not inspect.isroutine(retriever):
         return isinstance(retriever, type)
     return not adapter.fits(retriever) or not inspect.signature(retriever).parameters

@@ -228,7 +228,7 @@ def _checked(retrieved: Sequence[Document], depth: int) -> list[tuple[str, Docum
     """Return the first ``depth`` documents with their ids.
 
     Raises:
-        TypeError: it is no list of documents.
+        TypeError: it is not a list of documents.
         ValueError: an id comes twice.
     """
     if not isinstance(retrieved, Sequence) or not all(isinstance(one, Document) for one in retrieved):
