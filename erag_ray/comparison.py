@@ -111,7 +111,7 @@ def annotate(config: JobConfig, inputs: Inputs) -> None:
 
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> Sequence[str]:
-    """Return what is wrong with the reader of a job (`planning.uses.check_reader`, imported when it is called)."""
+    """Return what is wrong with the reader of a job (`planning.uses.check_reader`, imported late)."""
     from erag_ray.inference.planning import uses
 
     return uses.check_reader(config, datasets)

@@ -39,7 +39,7 @@ class Extension:
         check: before anything else; raises InputError.
         lists: job and inputs -> purpose -> lists of documents (query_id, doc_ids) to be answered.
         score: job, inputs and finished requests -> sealed tables; runs where its key asks for it.
-        analyses: its results (`analyses.Analysis`), after those of the core.
+        analyses: its results (`analyses.contract.Analysis`), after those of the core.
         list_values: a table of values of documents in a list, shown on the page, and its column with their names.
         finish: after the report.
     """
@@ -88,7 +88,7 @@ def installed() -> list[Extension]:
 
 
 def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
-    """Return the lists that a job's extensions need answers to, for `planning.plan_stage`: purpose -> lists.
+    """Return the lists that a job's extensions need answers to, for `planning.plan.plan_stage`: purpose -> lists.
 
     Raises:
         InputError: as `requested`.

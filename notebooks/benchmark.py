@@ -25,9 +25,10 @@ def main(config: BenchmarkConfig) -> None:
     from bench.figures import host_figure, served_figure
     from bench.run import costs_of, run_all
 
-    from erag_ray import report
     from erag_ray.extras.papers.published import published_table_2
     from erag_ray.report.charts import svg
+    from erag_ray.report.console import open_console, show
+    from erag_ray.report.markdown import parts_as_markdown, picture_name
     from erag_ray.store.fingerprints import new_job_id
     from erag_ray.store.folder import Folder
     from erag_ray.store.schemas import COSTS
@@ -54,12 +55,12 @@ def main(config: BenchmarkConfig) -> None:
     )
     tables = [make(part) for make, part in parts if part.height]
     tables += [published_table_2()] if "table_2" in config.parts else []
-    report.show(tables, report.open_console())
+    show(tables, open_console())
     drawn = (host_figure(table.filter(of_host & ~of_device)), served_figure(table.filter(of_served)))
     figures = [figure for figure in drawn if figure is not None]
     for figure in figures:
-        folder.write_bytes(svg(figure).encode(), report.picture_name(figure))
-    page = report.parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
+        folder.write_bytes(svg(figure).encode(), picture_name(figure))
+    page = parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
     folder.write_bytes(page.encode(), "benchmark.md")
     say(f"table: {folder.at('benchmark.parquet')}, page: {folder.at('benchmark.md')}")
 

@@ -24,6 +24,7 @@ from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import UNKNOWN, Attempt
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
+from erag_ray.inference.work import Work
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.models import check_facts
 from erag_ray.report.load import load
@@ -309,15 +310,15 @@ def test_a_damaged_request_shard_is_told_and_written_anew(
     local_ray: None, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, damage: Callable[[pathlib.Path], None]
 ) -> None:
     plan = plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
-    write = reading._write_pending
+    write = reading.write_work
 
-    def write_and_damage(*arguments: Any) -> str:
-        place = write(*arguments)
-        damage(pathlib.Path(place))
-        return place
+    def write_and_damage(*arguments: Any) -> Work:
+        work = write(*arguments)
+        damage(pathlib.Path(work.requests))
+        return work
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "_write_pending", write_and_damage)
+        patch.setattr(reading, "write_work", write_and_damage)
         with pytest.raises(JobError, match=r"start the (same command|job) again"):
             run_stage(tiny.config, plan)
     # what a killed writer has left there does no harm either

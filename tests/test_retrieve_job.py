@@ -442,14 +442,14 @@ def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, A
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"kind": "rrf", "of": ["bm25"]}, "rrf: of: name at least two runs"),
-        ({"kind": "rerank", "of": ["bm25"]}, "rerank: give a model or by, one of the two"),
+        ({"kind": "rrf", "of": ["bm25"]}, "of: rrf needs at least two runs"),
+        ({"kind": "rerank", "of": ["bm25"]}, "model: rerank needs a model or by, one of the two"),
         (
             {"kind": "rerank", "of": ["bm25"], "by": "x", "model": "y"},
-            "rerank: give a model or by, one of the two",
+            "model: rerank needs a model or by, one of the two",
         ),
-        ({"kind": "rerank", "of": [], "by": "x"}, "rerank: of: name the one run to score again"),
-        ({"kind": "dense"}, "dense: needs a model"),
+        ({"kind": "rerank", "of": [], "by": "x"}, "of: rerank needs the one run to score again"),
+        ({"kind": "dense"}, "model: dense needs one"),
         ({"kind": " "}, "kind is blank"),
         ({"kind": "bm25", "k1": float("inf")}, "k1: expected a number, got inf"),
         ({"kind": "bm25", "model": "x"}, "model is given, but bm25 does not look at it"),

@@ -144,7 +144,6 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str, kind: type = JobConf
     [
         (["--depht", "3"], "unknown key --depht. Did you mean --depth?"),
         (["--depht=3"], "unknown key --depht. Did you mean --depth?"),
-        # no abbreviations: a name that is short for one key today may be short for two tomorrow
         (["--dep", "5"], "unknown key --dep. Did you mean --depth?"),
         (["--reader.modle", "x"], "unknown key --reader.modle. Did you mean --reader.model?"),
         (["--base_url", "x"], "unknown key --base_url. Did you mean --reader.base_url?"),
@@ -155,6 +154,11 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str, kind: type = JobConf
             ["--outt", "x", "--num-queries", "3"],
             "unknown key --outt. Did you mean --out?; unknown key --num-queries. Did you mean --num_queries?",
         ),
+        (["--", "x"], "unknown key --"),
+        (["--out.", "x"], "unknown key --out.: --out has no keys below it. Did you mean --out?"),
+        (["--retrievers.a[b].k1", "1"], "retrievers.a[b] must have the key kind"),
+        (["--reader.price_per_million", "{model: -1}"], "reader.price_per_million.model must not be negative, got -1"),
+        (["--queries", ""], "queries has no value; give one, or leave the key out"),
         (["job.yaml"], "job.yaml belongs to no key; a config file is named by --config"),
     ],
 )  # fmt: skip

@@ -34,12 +34,12 @@ class Settings:
         measures: names; None takes all that a column of labels allows.
         cutoffs: ranks; those beyond a depth are left out, the depth itself is added.
         threshold: for measures that need binary labels.
-        statistics: names of `agreement.STATISTICS`.
+        statistics: names of `measures.agreement.STATISTICS`.
         num_resamples: bootstrap resamples of the queries, the same for every column of a dataset.
         confidence: of the intervals.
         num_permutations: random pairings of measure and utility behind each p-value of a correlation.
         seed: of the resamples and the permutations.
-        slices: paths in the records of questions, and `config.KNOWN`.
+        slices: paths in the records of questions, and `config.job.KNOWN`.
         ideals: which of `IDEALS` measures use; those without an ideal are computed in any case.
         auxiliary: the annotator whose labels predict what the reader was not asked (None: nothing is predicted).
     """

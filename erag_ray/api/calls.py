@@ -132,6 +132,8 @@ def _job(
     keys: Mapping[str, Any],
 ) -> tuple[JobConfig, Given]:
     """Return the config of the job, and the files that it reads."""
+    if "queries" in keys:
+        raise InputError(["queries: give questions instead, which may be paths of files"])
     if not isinstance(out, str | os.PathLike):
         raise InputError([f"out: expected a path, got {out!r}"])
     out = os.fspath(out)

@@ -22,7 +22,7 @@ IN_PROCESS = ("served", "function", "echo")
 class Served(ReaderConfig):
     """A model behind an OpenAI-compatible server; needs ``base_url``, ``model`` and ``revision``.
 
-    All keys: `erag_ray.config.ReaderConfig`, of which those that say "served" matter most.
+    All keys: `erag_ray.config.reader.ReaderConfig`, of which those that say "served" matter most.
     """
 
     kind: str = "served"
@@ -31,7 +31,7 @@ class Served(ReaderConfig):
 class Causal(ReaderConfig):
     """A decoder-only model that this machine or cluster runs: ``model`` is a folder, a hub name or a .gguf file.
 
-    All other keys, such as ``dtype``, ``prompt`` and ``max_new_tokens``: `erag_ray.config.ReaderConfig`.
+    All other keys, such as ``dtype``, ``prompt`` and ``max_new_tokens``: `erag_ray.config.reader.ReaderConfig`.
 
     Raises:
         ValueError: a key has a wrong value.

@@ -26,7 +26,9 @@ def check_access(config: Any) -> None:
     Raises:
         InputError: some do not, or deny access.
     """
-    faults: dict[str, str | None] = dict.fromkeys(_first_of_each(_uris(config)))
+    faults: dict[str, str | None] = dict.fromkeys(
+        _first_of_each(path for _, path in paths_of(config) if is_uri(path))
+    )
     asking = [threading.Thread(target=_ask, args=(uri, faults), daemon=True) for uri in faults]
     for thread in asking:
         thread.start()
@@ -38,10 +40,6 @@ def check_access(config: Any) -> None:
     problems = [f"{uri}: {fault}{_hint(uri)}" for uri, fault in faults.items() if fault]
     if problems:
         raise InputError(problems)
-
-
-def _uris(config: Any) -> list[str]:
-    return [path for _, path in paths_of(config) if is_uri(path)]
 
 
 def _first_of_each(uris: Iterable[str]) -> list[str]:

@@ -53,17 +53,17 @@ class OutsideKeys(Keys):
             return
         revision = (self.revision or "").strip()
         require(
-            bool(revision), f"{kind}: needs a revision: which index and settings it has, in your own words"
+            bool(revision), f"revision: {kind} needs one: which index and settings it has, in your own words"
         )
         if kind == "http":
             self._check_url()
             check_key_variable(self.api_key_env)
         else:
             is_named = ":" in (self.object or "").strip(":")
-            require(is_named, f"{kind}: object must be package.module:name, got {self.object}")
+            require(is_named, f"object must be package.module:name, got {self.object}")
 
     def _check_url(self) -> None:
-        require(bool(self.url), "http: needs a url")
+        require(bool(self.url), "url: http needs one")
         # the URL may contain a key, which must not appear in a message
         is_plain = not any(sign in str(self.url) for sign in "@?#")
         require(is_plain, "url must be an address without a name, a password or a query")

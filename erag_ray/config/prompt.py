@@ -7,7 +7,7 @@ import string
 from collections.abc import Collection, Iterator
 from dataclasses import field
 
-from erag_ray.config.command_line.yaml_files import Locations, read_yaml
+from erag_ray.config.command_line.yaml_files import Locations, location_of, read_yaml
 from erag_ray.config.keys.messages import KeysError
 from erag_ray.config.keys.values import Flag, Keys, Text, build, require
 from erag_ray.support.errors import InputError
@@ -64,14 +64,14 @@ class PromptConfig(Keys):
         check_fields("template", self.template, FIELDS, needs=FIELDS)
         check_fields("passage", self.passage, PASSAGE_FIELDS, needs=())
         shown = {name for _, name in fields_of(self.passage)} - {"rank", ""}
-        require(bool(shown), "reader.prompt.passage must contain {text}, {title} or {passage}")
+        require(bool(shown), "passage must contain {text}, {title} or {passage}")
         if self.without_passages is not None:
             check_fields("without_passages", self.without_passages, ("question",), needs=("question",))
         for example in self.examples:
             for passage in example.passages:
                 require(
                     set(passage) <= {"title", "text"} and "text" in passage,
-                    "reader.prompt.examples: a passage must have the keys title and text, "
+                    "examples: a passage must have the keys title and text, "
                     f"got {', '.join(passage) or 'none'}",
                 )
 
@@ -85,13 +85,13 @@ def check_fields(key: str, template: str, known: Collection[str], needs: Collect
     try:
         fields_in_template = {name for _, name in fields_of(template)} - {""}
     except ValueError as error:
-        raise ValueError(f"reader.prompt.{key} must have braces in pairs: {error}; {_double()}") from error
+        raise ValueError(f"{key} must have braces in pairs: {error}; {_double()}") from error
     for name in sorted(fields_in_template - set(known)):
         fields = ", ".join(f"{{{one}}}" for one in known)
-        text = f"reader.prompt.{key} must have no field but {fields}, got {{{name}}}; {_double()}"
+        text = f"{key} must have no field but {fields}, got {{{name}}}; {_double()}"
         raise ValueError(text)
     for name in needs:
-        require(name in fields_in_template, f"reader.prompt.{key} must contain {{{name}}}")
+        require(name in fields_in_template, f"{key} must contain {{{name}}}")
 
 
 def _double() -> str:
@@ -122,7 +122,9 @@ def read_prompt(path: str) -> PromptConfig:
     try:
         prompt: PromptConfig = build(PromptConfig, read_yaml(file, locations, KEY), KEY)
     except KeysError as error:
-        raise InputError([f"{locations.get(key, f'{file}: ')}{text}" for key, text in error.keyed]) from error
+        raise InputError(
+            [f"{location_of(key, locations) or f'{file}: '}{text}" for key, text in error.keyed]
+        ) from error
     except OSError as error:
         text = f"{KEY} must name a readable file: {path}: {error.strerror or error}{searched_in(file)}"
         raise ValueError(text) from error

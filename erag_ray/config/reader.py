@@ -71,7 +71,7 @@ class ReaderKeys(ModelKeys):
         if isinstance(self.prompt, str) and self.prompt.endswith(FILE_ENDINGS):
             object.__setattr__(self, "prompt", read_prompt(self.prompt))
         known = not isinstance(self.prompt, str) or self.prompt in BUILT_IN
-        require(known, f"reader.prompt must be one of {PROMPT_CHOICES}, got {self.prompt}")
+        require(known, f"prompt must be one of {PROMPT_CHOICES}, got {self.prompt}")
 
 
 class ReaderConfig(ServerKeys, EngineKeys, ReaderKeys):

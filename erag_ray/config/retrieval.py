@@ -20,23 +20,14 @@ from erag_ray.config.keys.values import (
 from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
 
 MAX_NAME_BYTES = 150
+ENCODER_KEYS = {"searches", "model", "model_revision", "max_tokens", "dtype", "batch_size"}
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
     "bm25": {"searches", "analyser", "k1", "b", "method"},
     "lucene": {"searches", "k1", "b"},
-    "dense": {"searches", "model", "model_revision", "preset", "max_tokens", "dtype", "batch_size"},
+    "dense": {*ENCODER_KEYS, "preset"},
     "rrf": {"of", "candidates", "rrf_k"},
-    "rerank": {
-        "searches",
-        "model",
-        "model_revision",
-        "max_tokens",
-        "dtype",
-        "batch_size",
-        "of",
-        "by",
-        "candidates",
-    },
+    "rerank": {*ENCODER_KEYS, "of", "by", "candidates"},
     "random": {"seed"},
     **OUTSIDE_KEYS,
 }
@@ -104,7 +95,7 @@ class RetrieverConfig(OutsideKeys):
     """random: seed of the draw."""
 
     def _check(self) -> None:
-        require(bool(self.kind.strip()), "retrievers: kind is blank")
+        require(bool(self.kind.strip()), "kind is blank")
         used = KEYS.get(self.kind, set())
         for key in fields(self):
             value = getattr(self, key.name)
@@ -112,11 +103,11 @@ class RetrieverConfig(OutsideKeys):
             plain = key.name in ("kind", *used) or value == default
             require(plain, f"{key.name} is given, but {self.kind} does not look at it")
         require(len(set(self.of)) == len(self.of), f"of: {', '.join(self.of)}: a run comes twice")
-        require(self.kind != "rrf" or len(self.of) >= 2, "rrf: of: name at least two runs")
-        require(self.kind != "rerank" or len(self.of) == 1, "rerank: of: name the one run to score again")
+        require(self.kind != "rrf" or len(self.of) >= 2, "of: rrf needs at least two runs")
+        require(self.kind != "rerank" or len(self.of) == 1, "of: rerank needs the one run to score again")
         scored = (self.model is None) != (self.by is None)
-        require(self.kind != "rerank" or scored, "rerank: give a model or by, one of the two")
-        require(self.kind != "dense" or self.model is not None, "dense: needs a model")
+        require(self.kind != "rerank" or scored, "model: rerank needs a model or by, one of the two")
+        require(self.kind != "dense" or self.model is not None, "model: dense needs one")
         self.check_outside(self.kind)
 
     @property

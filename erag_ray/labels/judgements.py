@@ -22,7 +22,6 @@ from erag_ray.measures.scores import needs_judgement
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
-from erag_ray.prompts.request import Passage
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import JUDGEMENTS, RESPONSES
@@ -114,16 +113,12 @@ def _with_passages(outputs: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     answers = _judged(inputs).select("query_id", "answers")
     rows = outputs.drop_nulls().unique().join(answers, on="query_id").sort("query_id", "output")
     shown = [
-        [_doc_id(passage) for passage in judge_passages(output, gold_answers)]
+        [f"{passage.title}{TITLE_ENDS}{passage.text}" for passage in judge_passages(output, gold_answers)]
         if needs_judgement(output, gold_answers)
         else None
         for output, gold_answers in rows.select("output", "answers").iter_rows()
     ]
     return rows.select("query_id", "output", doc_ids=pl.Series(shown, dtype=DocIds)).drop_nulls()
-
-
-def _doc_id(passage: Passage) -> str:
-    return f"{passage.title}{TITLE_ENDS}{passage.text}"
 
 
 def _plan(config: JobConfig, inputs: Inputs, stage: str, outputs: pl.DataFrame) -> StagePlan:

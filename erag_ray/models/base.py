@@ -1,7 +1,7 @@
 """The base class of all models: requests in, responses out, in any order.
 
 A backend is a subclass of `Model` with `run`, and `load` if it has weights. Those of this package that run in this
-process derive from `local.LocalModel`. Code outside the package is named ``package.module:Class``.
+process derive from `local.model.LocalModel`. Code outside the package is named ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Model(ABC):
     One object serves every dataset and every kind of request: all differences are in the request's form.
 
     Attributes:
-        supports: the features that it has (see `requests.Form.needs`).
+        supports: the features that it has (see `prompts.request.Form.needs`).
         scores_texts: whether it computes log-likelihoods of any text, or only of a next token.
         is_repeatable: whether the same request gets the same response; else a job asks a sample of the new ones again
             at its end (``recheck_fraction``).

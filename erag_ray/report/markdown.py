@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from erag_ray.analyses.parts.formats import one_line, rows_of_text
-from erag_ray.analyses.parts.model import Column, Figure, Finding, Report, Table, Verdict
+from erag_ray.analyses.parts.model import Figure, Finding, Report, Table, Verdict
 from erag_ray.analyses.parts.shapes import tables_of
 
 MAX_LINES = 150
@@ -115,7 +115,7 @@ def _write_list(out: io.StringIO, title: str, lines: Sequence[str]) -> None:
 def _write_table(out: io.StringIO, table: Table, max_rows: int) -> None:
     out.write(f"\n## {_plain(table.title)}\n\n")
     out.write(_line([column.name for column in table.columns]))
-    out.write(f"| {' | '.join(map(_rule, table.columns))} |\n")
+    out.write(f"| {' | '.join('---' if column.is_text else '---:' for column in table.columns)} |\n")
     rows = rows_of_text(table)
     out.writelines(map(_line, rows[:max_rows]))
     left_out = len(rows) - max_rows
@@ -126,10 +126,6 @@ def _write_table(out: io.StringIO, table: Table, max_rows: int) -> None:
 def _write_picture(out: io.StringIO, figure: Figure) -> None:
     out.write(f"\n## {_plain(figure.title)}\n\n![{_plain(figure.title)}]({picture_name(figure)})\n")
     out.write(f"\n{_paragraph(figure.caption)}\n" if figure.caption else "")
-
-
-def _rule(column: Column) -> str:
-    return "---" if column.is_text else "---:"
 
 
 def _line(cells: Sequence[str]) -> str:

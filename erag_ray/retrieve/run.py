@@ -86,7 +86,7 @@ class Run(abc.ABC):
         name: of the run.
         retriever: from `retrieve.make_retriever`.
         others: the runs that it uses, by name.
-        stamps: "queries" and "passages" -> file -> its stamp (`store.file_stamp`).
+        stamps: "queries" and "passages" -> file -> its stamp (`store.fingerprints.file_stamp`).
     """
 
     def __init__(

@@ -427,15 +427,15 @@ NAMED = {"object": "my:retriever", "revision": "1"}
 @pytest.mark.parametrize(
     ("kind", "keys", "message"),
     [
-        ("langchain", {"object": "my:retriever"}, "langchain: needs a revision"),
-        ("python", {"object": "my:retriever", "revision": " "}, "python: needs a revision"),
-        ("haystack", {"revision": "1"}, "haystack: object must be package.module:name, got None"),
+        ("langchain", {"object": "my:retriever"}, "revision: langchain needs one"),
+        ("python", {"object": "my:retriever", "revision": " "}, "revision: python needs one"),
+        ("haystack", {"revision": "1"}, "object must be package.module:name, got None"),
         (
             "llama_index",
             {**NAMED, "object": "retriever"},
             "object must be package.module:name, got retriever",
         ),
-        ("http", {"revision": "1"}, "http: needs a url"),
+        ("http", {"revision": "1"}, "url: http needs one"),
         (
             "http",
             {"revision": "1", "url": "localhost:80"},

@@ -230,7 +230,7 @@ def test_a_prompt_with_more_words_than_the_context_is_found_before_the_model_is_
 
 def test_an_unknown_name_is_one_message() -> None:
     known = re.escape("one of chat, plain, question_first, t5, a YAML file (.yaml, .yml), or keys, got chatt")
-    with pytest.raises(ValueError, match=f"reader.prompt must be {known}"):
+    with pytest.raises(ValueError, match=f"prompt must be {known}"):
         ReaderConfig(kind="echo", prompt="chatt")
 
 

@@ -49,7 +49,7 @@ def help_text(kind: type, description: str, words: Sequence[str]) -> str:
         words: such as ``--help``, ``--help.all`` and ``--retrievers.help``.
 
     Raises:
-        ValueError: the last is of a key that has no keys below it.
+        ValueError: the key of ``--KEY.help`` has no keys below it.
     """
     groups = [word.removeprefix("--").removesuffix(".help") for word in words if word.endswith(".help")]
     name = os.path.basename(sys.argv[0])
@@ -101,7 +101,11 @@ def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:
         yield from _entry(f"--{full}.help", "Show its keys and exit.")
     field = next(one for one in dataclasses.fields(config) if one.name == name)
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    shown = "" if default is dataclasses.MISSING else f", default: {_shown(default)}"
+    shown = (
+        ""
+        if default is dataclasses.MISSING
+        else f", default: {default if isinstance(default, str) else json.dumps(default, default=dataclasses.asdict)}"
+    )
     bounds = "".join(
         f" {SIGNS[sign]} {bound}" for sign, bound in bounds_in(field_types(config)[name]).items()
     )
@@ -119,14 +123,6 @@ def _kind(hint: Any) -> str:
     if origin is dict:
         return f"name: {_kind(inside[1])}"
     return "keys" if is_config(hint) else "null" if hint is types.NoneType else _NAMES[hint]
-
-
-def _shown(default: Any) -> str:
-    if dataclasses.is_dataclass(default):
-        return "as below"
-    if isinstance(default, list) and any(map(dataclasses.is_dataclass, default)):
-        return "as above"
-    return default if isinstance(default, str) else json.dumps(default)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 
 from erag_ray.config.command_line.help import help_text
-from erag_ray.config.command_line.yaml_files import Locations, Tree, compose_text, read_yaml
+from erag_ray.config.command_line.yaml_files import Locations, Tree, compose_text, location_of, read_yaml
 from erag_ray.config.keys.messages import KeysError
 from erag_ray.config.keys.names import config_in, inner_hint, is_config, is_raw, split_key, unknown_key
 from erag_ray.config.keys.scalars import written
@@ -38,7 +38,7 @@ def parse(kind: type[Config], description: str, argv: Sequence[str] | None = Non
         tree = _tree(kind, [word for word in words if word != PRINT], locations)
         config: Config = expand(build(kind, tree))
     except KeysError as error:
-        _refuse([f"{_location(problem.key, locations)}{problem.text}" for problem in error.keyed])
+        _refuse([f"{location_of(problem.key, locations)}{problem.text}" for problem in error.keyed])
     except (OSError, ValueError) as error:
         _refuse([str(error)])
     if PRINT in words:
@@ -52,13 +52,6 @@ def _refuse(problems: Sequence[str]) -> NoReturn:
     lines = "".join(f"error: {' '.join(masked_message(text).split())}\n" for text in problems)
     sys.stderr.write((usage + lines).encode(errors="backslashreplace").decode())
     raise SystemExit(2)
-
-
-def _location(key: str, locations: Locations) -> str:
-    """Return the line of a key, or of the nearest one above it; "" if no file sets it."""
-    while key and key not in locations:
-        key = re.sub(r"(^|\.)[^.\[]*$|\[\d+\]$", "", key)
-    return locations.get(key, "")
 
 
 def _tree(kind: type, words: Sequence[str], locations: Locations) -> Tree:
@@ -101,7 +94,10 @@ def _add_file(kind: type, tree: Tree, file: str, locations: Locations) -> None:
 def _add_option(kind: type, tree: Tree, option: str, text: str, locations: Locations) -> None:
     names = split_key(kind, option)
     hint = functools.reduce(inner_hint, names, kind)
-    value = written(text, is_quoted=not text) if is_raw(hint, text) else compose_text(text)
+    try:
+        value = written(text, is_quoted=not text) if is_raw(hint, text) else compose_text(text)
+    except ValueError as error:
+        raise ValueError(f"--{option}: {text} is {error}") from None
     for key in [key for key in locations if key == option or key.startswith((f"{option}.", f"{option}["))]:
         # what the command line sets has no line
         del locations[key]
@@ -130,7 +126,8 @@ def _set(hint: Any, tree: Tree, names: Sequence[str], value: Any) -> None:
 
 
 def _is_key(kind: Any, option: str) -> bool:
-    return functools.reduce(inner_hint, split_key(kind, option), kind) is not None
+    hint = functools.reduce(inner_hint, split_key(kind, option), kind)
+    return hint not in (None, kind) and not option.endswith(".")
 
 
 def expand(config: Config) -> Config:
@@ -144,14 +141,20 @@ def expand(config: Config) -> Config:
 
 def map_paths(config: Config, change: Callable[[str], str]) -> Config:
     """The config with every path (in the fields that its ``PATHS`` name, and in the configs inside it) changed."""
-    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     paths = getattr(config, "PATHS", ())
-    changed = {
-        name: _mapped(value, change) if name in paths else _inside(value, change)
-        for name, value in values.items()
-        if name in paths or _has_configs(value)
-    }
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    changed = {name: _mapped(value, change, is_path=name in paths) for name, value in values.items()}
     return dataclasses.replace(config, **changed)  # type: ignore[type-var]
+
+
+def _mapped(value: Any, change: Callable[[str], str], *, is_path: bool) -> Any:
+    if isinstance(value, list):
+        return [_mapped(item, change, is_path=is_path) for item in value]
+    if isinstance(value, dict):
+        return {name: _mapped(item, change, is_path=is_path) for name, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return map_paths(value, change)
+    return change(value) if is_path and value is not None else value
 
 
 def paths_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -160,9 +163,8 @@ def paths_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         value, key = getattr(config, name), f"{prefix}{name}"
         if name in getattr(config, "PATHS", ()):
             yield from ((key, path) for path in _flat(value))
-        elif _has_configs(value):
-            inside = value if isinstance(value, dict) else {"": value}
-            for item_name, item in inside.items():
+        for item_name, item in value.items() if isinstance(value, dict) else [("", value)]:
+            if dataclasses.is_dataclass(item):
                 yield from paths_of(item, f"{key}.{item_name}.".replace("..", "."))
 
 
@@ -172,25 +174,6 @@ def _flat(value: Any) -> Iterator[str]:
             yield from _flat(item)
     elif value is not None:
         yield value
-
-
-def _has_configs(value: Any) -> bool:
-    member = next(iter(value.values()), None) if isinstance(value, dict) else value
-    return dataclasses.is_dataclass(member)
-
-
-def _inside(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, dict):
-        return {name: map_paths(item, change) for name, item in value.items()}
-    return map_paths(value, change)
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, list):
-        return [_mapped(item, change) for item in value]
-    if isinstance(value, dict):
-        return {name: _mapped(item, change) for name, item in value.items()}
-    return value if value is None else change(value)
 
 
 def _expand_path(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -46,12 +47,27 @@ def read_yaml(file: str, locations: Locations, key: str = "") -> Tree:
     return tree
 
 
+def location_of(key: str, locations: Locations) -> str:
+    """Return the line of a key, of one below it, or of the nearest one above it; "" if no file sets it."""
+    for name, line in locations.items():
+        if name == key or name.startswith(f"{key}."):
+            return line
+    shorter = key[: key.rindex("[")] if re.search(r"\[\d+\]$", key) else key.rpartition(".")[0]
+    return location_of(shorter, locations) if shorter else ""
+
+
 def compose_text(text: str) -> Any:
-    """Return the value in one text of YAML, as `read_yaml` has values; the text itself if it is not YAML."""
+    """Return the value in one text of YAML, as `read_yaml` has values; the text itself if it is not YAML.
+
+    Raises:
+        ValueError: it starts as a list or as keys, and is not YAML.
+    """
     try:
         node = _checked(lambda: yaml.compose(text, Loader=yaml.SafeLoader), "", text.encode(errors="replace"))
-        return Written(text) if node is None else _tree(node, "", "", {})
-    except (ValueError, RecursionError):
+        return written(text) if node is None else _tree(node, "", "", {})
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ValueError) and text.startswith(("[", "{")):
+            raise ValueError(str(error).lstrip(":0123456789 ")) from error
         return Written(text)
 
 
@@ -103,7 +119,8 @@ def _tree(node: yaml.Node, file: str, key: str, lines: Locations) -> Any:
             raise fault(name, "a key must be a text")
         if name.value == "<<" and name.style is None:
             for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                below = _tree(merged, file, key, lines)
+                below = _tree(merged, file, key, merged_lines := Locations())
+                lines.update(merged_lines | lines)
                 if not isinstance(below, dict):
                     raise fault(merged, "<< must be followed by keys")
                 tree = {**below, **tree}

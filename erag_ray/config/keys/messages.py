@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import types
 import typing
@@ -78,22 +79,19 @@ def problems_of(kind: type, error: ValidationError, key: str = "") -> list[Probl
 def _problems(kind: type, fault: Any, key: str) -> Iterator[Problem]:
     path, kind_of_fault, value = fault["loc"], fault["type"], fault["input"]
     if kind_of_fault in ("unexpected_keyword_argument", "invalid_key", "missing"):
-        config, parent, _ = _at(kind, path[:-1], key)
+        config, parent, *_ = _at(kind, path[:-1], key)
         text = f"{parent or 'the file'} must have the key {path[-1]}"
-        if kind_of_fault == "missing":
-            yield Problem(parent, text)
-        else:
-            yield Problem(below(parent, path[-1]), unknown_key(str(path[-1]), config, prefix=parent))
+        if kind_of_fault != "missing":
+            text = unknown_key(str(path[-1]), config, prefix=parent)
+        yield Problem(below(parent, path[-1]), text)
         return
     of_name = path[-1:] == ("[key]",)
-    config, key, hint = _at(kind, path[:-2] if of_name else path, key)
+    config, key, hint, bounds = _at(kind, path[:-2] if of_name else path, key)
     if kind_of_fault == "value_error":
         yield from _of_checks(fault["ctx"]["error"], field_hints(config), key)
     elif of_name:
         yield Problem(key, f"{key}: the name {value!r} is not a text. Write {str(value)!r}")
     elif kind_of_fault in OF_RANGE:
-        name = next(part for part in reversed(path) if part in field_hints(config))
-        bounds = bounds_in(field_types(config)[name])
         yield Problem(key, f"{key} {_range(bounds)}, got {value}")
     elif value is None:
         yield Problem(key, f"{key} has no value; give one, or leave the key out")
@@ -103,14 +101,15 @@ def _problems(kind: type, fault: Any, key: str) -> Iterator[Problem]:
         yield Problem(key, f"{key}: expected {expected}, got {_got(value)}{_advice(members, value, key)}")
 
 
-def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any]:
-    """Return the config that a path ends in, the key, and its type; the names of members of unions are left out."""
-    config, hint = kind, kind
+def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any, Mapping[str, Any]]:
+    """Return the config that a path ends in, the key, its type and its bounds; members of unions are no keys."""
+    config, hint, bounds = kind, kind, dict[str, Any]()
     for part in path:
         for member in members_of(hint):
             origin, inside = typing.get_origin(member), typing.get_args(member)
             if part in field_hints(member):
                 config, hint, key = member, field_hints(member)[part], below(key, part)
+                bounds = bounds_in(field_types(member)[part])
             elif origin is dict:
                 hint, key = inside[1], below(key, part)
             elif origin is list and isinstance(part, int):
@@ -118,7 +117,7 @@ def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any]:
             else:
                 continue
             break
-    return next(filter(is_config, members_of(hint)), config), key, hint
+    return next(filter(is_config, members_of(hint)), config), key, hint, bounds
 
 
 def _of_checks(error: ValueError, hints: Mapping[str, Any], key: str) -> Iterator[Problem]:
@@ -150,7 +149,10 @@ def _range(bounds: Mapping[str, Any]) -> str:
             return "must not be negative"
         case {"ge": least}:
             return f"must be at least {least}"
-    return f"must be above {bounds['gt']}"
+        case {"gt": start}:
+            return f"must be above {start}"
+    (most,) = bounds.values()
+    return f"must be at most {most}" if "le" in bounds else f"must be below {most}"
 
 
 def _type_name(hint: Any) -> str:
@@ -158,19 +160,15 @@ def _type_name(hint: Any) -> str:
     if origin is typing.Literal:
         return f"one of {', '.join(map(str, typing.get_args(hint)))}"
     if is_config(hint):
-        return f"keys ({', '.join(_first_keys(hint))}, ...)"
+        # those that say which it is come first
+        names = filter(field_hints(hint).get, dict.fromkeys(["kind", "model", *field_hints(hint)]))
+        return f"keys ({', '.join(itertools.islice(names, NUM_SHOWN))}, ...)"
     if origin is list:
         inner = typing.get_args(hint)[0]
         return "a list of " + {str: "texts", int: "whole numbers", float: "numbers"}.get(
             inner, "entries with keys"
         )
     return "null" if hint is types.NoneType else "names with values" if origin is dict else _NAMES[hint]
-
-
-def _first_keys(kind: type) -> list[str]:
-    """Return the first keys of a config, those that say which it is before the others."""
-    keys = dict.fromkeys(["kind", "model", *field_hints(kind)])
-    return list(filter(field_hints(kind).get, keys))[:NUM_SHOWN]
 
 
 def _got(value: Any) -> str:

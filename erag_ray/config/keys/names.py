@@ -76,11 +76,13 @@ def inner_hint(hint: Any, name: str) -> Any:
     config = config_in(hint)
     if is_config(config):
         return field_hints(config).get(name)
+    if hint is Any:
+        return Any
     return next((typing.get_args(one)[1] for one in members_of(hint) if typing.get_origin(one) is dict), None)
 
 
 def is_raw(hint: Any, text: str) -> bool:
-    """Return whether an option's text is a scalar's, and not YAML: always, or unless it starts with a bracket."""
+    """Return whether an option's text is a scalar: of a key that takes scalars, unless it may be YAML in brackets."""
     members = members_of(hint)
     holds_keys = any(
         is_config(one) or one is Any or typing.get_origin(one) in (list, dict) for one in members
@@ -93,7 +95,8 @@ def split_key(kind: Any, key: str) -> list[str]:
     names, hint, rest = list[str](), kind, key
     while rest:
         is_named = any(typing.get_origin(one) is dict for one in members_of(hint))
-        takes_all = is_named and not is_config(config_in(inner_hint(hint, "")))
+        inside = inner_hint(hint, "")
+        takes_all = is_named and inside is not Any and not is_config(config_in(inside))
         name, _, rest = (rest, "", "") if takes_all else rest.partition(".")
         names.append(name)
         hint = inner_hint(hint, name)

@@ -56,7 +56,10 @@ def as_whole(value: Any) -> Any:
         with contextlib.suppress(ValueError):
             return int(value) if _WHOLE.fullmatch(value) and not value.is_quoted else value
         return value
-    return operator.index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value
+    with contextlib.suppress(TypeError):
+        # of an array of several numbers it fails
+        return value if isinstance(value, bool) else operator.index(value)
+    return value
 
 
 def as_number(value: Any) -> Any:
@@ -83,5 +86,8 @@ def as_any(value: Any) -> Any:
         return [as_any(item) for item in value]
     if not isinstance(value, Written):
         return value
-    read = (form(value) for form in (as_whole, as_number, as_flag))
+    forms = (
+        (as_whole, as_flag) if value.lower().strip("+-") in ("inf", "nan") else (as_whole, as_number, as_flag)
+    )
+    read = (form(value) for form in forms)
     return next((scalar for scalar in read if not isinstance(scalar, str)), str(value))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import pydantic.dataclasses
 from pydantic import BeforeValidator, Field, ValidationError
 
-from erag_ray.config.keys.messages import KeysError, problems_of
+from erag_ray.config.keys.messages import KeysError, Problem, problems_of
 from erag_ray.config.keys.scalars import as_any, as_flag, as_number, as_text, as_whole
 
 Config = TypeVar("Config")
@@ -36,8 +36,10 @@ class _Refusing(type):
     """Turns what pydantic says of values into `KeysError`."""
 
     def __call__(cls, *args: Any, **values: Any) -> Any:
+        if args:
+            raise KeysError([Problem("", f"{cls.__name__}: give keys by name, as in model={args[0]!r}")])
         try:
-            return super().__call__(*args, **values)
+            return super().__call__(**values)
         except ValidationError as error:
             raise KeysError(problems_of(cls, error)) from None
 
@@ -58,6 +60,7 @@ class Keys(metaclass=_Refusing):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __init_subclass__(cls) -> None:
+        # makes the dataclass in place
         pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=CONFIG)(cls)
 
     def __post_init__(self) -> None:

@@ -242,7 +242,7 @@ def formats_of(record: Record) -> list[str]:
 
 
 def format_of_article(record: Record) -> str:
-    """Detect the format of a record of `squad.read_squad`."""
+    """Detect the format of a record of `data.files.squad.read_squad`."""
     return "klue" if "guid" in record.values else "squad"
 
 

@@ -83,7 +83,7 @@ class Diagnostics:
         return sum(entry.count for entry in self._errors.values())
 
     def raise_errors(self) -> None:
-        """Raise `schemas.InputError` with all errors, if there are any."""
+        """Raise `support.errors.InputError` with all errors, if there are any."""
         if self._errors:
             raise InputError(self.errors)
 

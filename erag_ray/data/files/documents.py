@@ -118,7 +118,7 @@ def _of_sequence(value: Sequence[Any], bare: str) -> Document:
     first, second, *score = value
     if isinstance(second, str):
         return _checked(checked_id(first, "id"), "id", second, None, *(score or [None]))
-    if score or not (is_missing(second) or _is_number(second)):
+    if score or not (is_missing(second) or finite(second) is not None):
         raise ValueError(
             f"a document is {shown(value)}: its second entry is neither a text nor a finite number"
         )
@@ -190,10 +190,6 @@ def finite(score: Any) -> float | None:
         return float(score) if math.isfinite(score) else None
     except OverflowError:
         return None
-
-
-def _is_number(value: Any) -> bool:
-    return finite(value) is not None
 
 
 def with_text(document: Document) -> Document:

@@ -94,7 +94,7 @@ def make_corpus(
         "out": tables.folder.address,
         "splitter": splitter,
         "per_part": per_part,
-        "pieces": _as_json(pieces),
+        "pieces": [{"path": path, **asdict(span)} for path, span in pieces],
     }
     work = _begin(tables, fingerprint([stamps, settings]))
     todo = undone(work, "reports", ".json", len(pieces), REPORT_FORM)
@@ -158,10 +158,6 @@ def _begin(tables: TableStore, made_from: str) -> Folder:
         tables.clear(CORPUS)
         work.write_bytes(b"", made_from)
     return work
-
-
-def _as_json(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-    return [{"path": path, **asdict(span)} for path, span in pieces]
 
 
 class SplitPages:

@@ -58,7 +58,7 @@ def credit_lists(
 
     Args:
         ranked: run_id, query_id, depth, doc_ids; empty lists have no credits.
-        credits: of `config.CREDITS`.
+        credits: of `config.job.CREDITS`.
         num_permutations: of shapley; an even number.
         seed: of the permutations.
     """
@@ -241,7 +241,7 @@ def order_lists(
 
     Args:
         ranked: run_id, query_id, depth, doc_ids.
-        orders: of `config.ORDERS`.
+        orders: of `config.job.ORDERS`.
         unrelated: query_id, doc_id: documents to put before or after; a question without any has no such list.
         seed: of the shuffling.
     """

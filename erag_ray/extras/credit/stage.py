@@ -63,7 +63,7 @@ CREDIT = "Documents inside their list"
 
 
 def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
-    """Return the lists that credits and orders need answers to, for `planning.plan_stage`: purpose -> lists.
+    """Return the lists that credits and orders need answers to, for `planning.plan.plan_stage`: purpose -> lists.
 
     Empty for a job that has neither.
     """

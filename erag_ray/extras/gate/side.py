@@ -43,7 +43,7 @@ class Side:
     utility: pl.DataFrame
     """UTILITY of the run, all depths."""
     settings: Mapping[str, Any]
-    """Settings of its inputs (`inputs.INPUT_KEYS`) and their datasets."""
+    """Settings of its inputs (`inputs.stage.INPUT_KEYS`) and their datasets."""
     reading: Mapping[str, Any]
     """Settings that its end-to-end scores depend on: reader, depths, judge."""
     packages: Mapping[str, Any]

@@ -6,6 +6,7 @@ of its source tables: `ensure` recomputes tables that are not current, `stale` l
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,10 @@ from erag_ray.measures.scores import is_language_score
 from erag_ray.store.fingerprints import NOT_LOCAL, code_fingerprint, fingerprint
 from erag_ray.store.schemas import TableSchema
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, TableWriter, content_digest, whole_manifest
+from erag_ray.support.registry import plugins
 
+NAMED = ("annotator", "measure", "score", "statistic")
+"""Kinds of entries that a stage names."""
 TABLE = "table "
 """Prefix of names of tables among the inputs in a manifest."""
 Append = Callable[[TableSchema, pa.Table | pl.DataFrame], None]
@@ -122,5 +126,12 @@ def _has_changed(name: str, digest: str, store: TableStore) -> bool:
 
 
 def _is_outside(name: str) -> bool:
-    """Return whether a name refers to code from outside the package."""
-    return ":" in name and not is_language_score(name)
+    """Return whether a name refers to code from outside the package, as ``module:name`` or by an entry point."""
+    return (":" in name and not is_language_score(name)) or name in _plugins()
+
+
+@functools.cache
+def _plugins() -> frozenset[str]:
+    """Return the names of entry points of other packages."""
+    entries = [entry for kind in NAMED for entry in plugins(kind).items()]
+    return frozenset(name for name, module in entries if not module.startswith("erag_ray."))
