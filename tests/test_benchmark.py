@@ -26,6 +26,7 @@ from tiny import RUNS, Tiny, job_command
 
 from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.inference import stage
 from erag_ray.support.errors import InputError
 
 
@@ -219,8 +220,9 @@ def test_ever_more_pairs_are_read_by_the_pool(
     tmp_path: pathlib.Path, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long, "ray_session", lambda address: contextlib.nullcontext())
-    model = models.t5_folder(tmp_path / "model")
-    (row,) = long.long(BenchmarkConfig(out=str(tmp_path), small_reader=model), 100)
+    monkeypatch.setattr(long, "run", stage.run)
+    config = BenchmarkConfig(out=str(tmp_path), small_reader=models.t5_folder(tmp_path / "model"))
+    (row,) = long.long(config, 100)
     assert reads_here == [100]
     assert (row["count"], row["by"]) == (100, "erag_ray")
     assert row["whole_seconds"] > 0

@@ -23,7 +23,7 @@ import types
 import polars as pl
 
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.prompts.kinds import ABSTENTION
+from erag_ray.prompts.kinds.abstention import ABSTENTION
 from erag_ray.measures.lists import compute, list_ideal
 from erag_ray.models import Response
 from erag_ray.analyses.contract import Results
@@ -90,11 +90,10 @@ def applied(text: str, where: str, code: str) -> str:
     elif rule == "in":
         index = _last_line(_statement(text, name)) - 1
         lines[index:index] = [textwrap.indent(f"{rest.rstrip()},\n", " " * 8)]
-    elif rule == "at the end of":
+    else:
+        assert rule == "at the end of", where
         index = _last_line(_statement(text, name))
         lines[index:index] = [textwrap.indent(rest, " " * 4)]
-    else:
-        assert where == "with the imports", where
     return "".join(lines).replace("\nfrom erag_ray", f"\n{imports}from erag_ray", 1)
 
 

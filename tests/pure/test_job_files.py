@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pathlib
 
 import pytest
 from guides import ROOT
@@ -55,4 +54,4 @@ def test_every_file_gives_the_values_that_it_gave(monkeypatch: pytest.MonkeyPatc
     digests = {name: digest(name) for name in NAMES if not name.startswith(NO_JOB)}
     if os.environ.get("ERAG_RAY_DIGESTS") == "write":
         FILE.write_text("".join(f"{name}\t{value}\n" for name, value in digests.items()))
-    assert digests == dict(line.split("\t") for line in pathlib.Path(FILE).read_text().splitlines())
+    assert digests == dict(line.split("\t") for line in FILE.read_text().splitlines())
