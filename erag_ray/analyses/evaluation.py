@@ -105,8 +105,8 @@ def _make(
         # values of lists are many; other tables are sealed as one part
         parts = [pl.concat([as_frame(analysis.schema.empty()), *parts])]
     for number, part in enumerate(parts):
+        at.text = f"{number:,} parts, " if number else at.text
         append(analysis.schema, part)
-        at.text = f"{number + 1:,} parts, "
     notes = list(analysis.notes(evaluation))
     return {"notes": notes} if notes else {}
 

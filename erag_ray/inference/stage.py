@@ -87,9 +87,9 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     done: dict[str, tuple[Done, float]] = {}
     with readers_session(config) if todo else contextlib.nullcontext():
         for model_plan in todo:
-            start, part = time.monotonic(), _with_unspent(config, costs, model_plan.id)
+            start, limited = time.monotonic(), _with_unspent(config, costs, model_plan.id)
             run_work = run_in_process if config.num_readers == 0 else run
-            counts = run_work(write_work(part, tables, model_plan), part, job)
+            counts = run_work(write_work(limited, tables, model_plan), limited, job)
             done[model_plan.id] = counts, time.monotonic() - start
     return _seal_responses(config, tables, plan, done, job, costs)
 
@@ -296,7 +296,7 @@ def _cost_row(
 def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
     """Return a sentence about questions in two blocks, whose shared work was done twice; "" if nothing ran."""
     num_questions = sum(model_plan.new["text_key"].n_unique() for model_plan in todo)
-    num_cut = sum(model_plan.num_questions for model_plan in done) - num_questions
+    num_cut = sum(counts.num_questions for counts in done) - num_questions
     return f" {num_cut:,} of {num_questions:,} new questions were split over two blocks." if todo else ""
 
 
