@@ -240,7 +240,7 @@ def test_prepared_tables_are_those_of_local_files_and_a_changed_file_is_noticed(
         assert TableStore(there.out).read(schema).equals(TableStore(tiny.config.out).read(schema))
     prepared(there)
     put(tiny.run("bad").read_bytes() + b"q6 Q0 d12 9 1 x\n", s3, "bad.trec")
-    with pytest.raises(InputError, match=f"{s3}/bad.trec: changed since it was prepared"):
+    with pytest.raises(InputError, match=f"{s3}/bad.trec has changed since"):
         prepared(there)
 
 

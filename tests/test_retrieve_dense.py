@@ -110,8 +110,8 @@ class Dense:
         self.retriever = make_retriever("dense", config)
         self.index, self.place = Folder(str(place / "index")), place
 
-    def build(self, corpus: pl.DataFrame, per_shard: int = 1000) -> Dense:
-        self.retriever.build(corpus, self.index, per_shard, do_here)
+    def build(self, corpus: pl.DataFrame) -> Dense:
+        self.retriever.build(corpus, self.index, do_here)
         return self
 
     def work(self, name: str = "work") -> Folder:

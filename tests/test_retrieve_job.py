@@ -24,7 +24,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.retrieve import bm25
+from erag_ray.retrieve import bm25, shards
 from erag_ray.retrieve import stage as retrieving
 from erag_ray.retrieve.dense import index as dense
 from erag_ray.retrieve.lists import LIST_COLUMNS
@@ -239,7 +239,8 @@ def test_dense_shards_of_several_parts_give_the_same_lists(
         assert all(cut[name].equals(run) for name, run in whole.items())
 
 
-def stop_after_a_shard(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def stop_after_a_slice(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "QUERIES_PER_TASK", 1)
     search = bm25.SearchWords.__call__
 
     def stops(self: bm25.SearchWords, number: int) -> None:
@@ -251,16 +252,6 @@ def stop_after_a_shard(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(bm25.SearchWords, "__call__", stops)
         with pytest.raises(KeyboardInterrupt):
             retrieve(config)
-
-
-def test_a_search_that_was_stopped_does_not_go_on_with_other_shards(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(tiny, retrievers=BM25, search=SearchConfig(passages_per_shard=4))
-    (expected,) = retrieve(dataclasses.replace(config, out=str(tiny.folder / "other")))
-    stop_after_a_shard(config, monkeypatch)
-    (made,) = retrieve(dataclasses.replace(config, search=SearchConfig(passages_per_shard=100)))
-    assert pl.read_parquet(made.path).equals(pl.read_parquet(expected.path))
 
 
 def test_a_run_that_is_not_what_was_sealed_is_made_again(tiny: Tiny) -> None:
@@ -392,9 +383,9 @@ def test_an_index_that_is_not_kept_is_gone(tiny: Tiny) -> None:
 def test_a_damaged_index_is_named(tiny: Tiny) -> None:
     config = config_of(tiny, retrievers=BM25)
     retrieve(config)
-    damaged = pathlib.Path(config.out, "indexes", "bm25", "weights", "00000.npy")
+    damaged = pathlib.Path(config.out, "indexes", "bm25", "data.npy")
     damaged.write_bytes(damaged.read_bytes()[:40])
-    with pytest.raises(InputError, match=r"weights/00000.npy: damaged .*Delete the index's folder"):
+    with pytest.raises(InputError, match=r"data.npy: damaged .*Delete the index's folder"):
         retrieve(dataclasses.replace(config, depth=2))
 
 
@@ -585,10 +576,8 @@ def test_what_is_fused_of_longer_runs_has_the_sample_alone(tiny: Tiny) -> None:
 def test_a_search_of_a_sample_that_was_stopped_does_not_go_on_with_another(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(
-        tiny, retrievers=BM25, search=SearchConfig(passages_per_shard=4), num_queries=2, depth=5
-    )
-    stop_after_a_shard(config, monkeypatch)
+    config = config_of(tiny, retrievers=BM25, num_queries=2, depth=5)
+    stop_after_a_slice(config, monkeypatch)
     other = dataclasses.replace(config, seed=8)
     (made,) = retrieve(other)
     (expected,) = retrieve(dataclasses.replace(other, out=str(tiny.folder / "other")))

@@ -22,16 +22,6 @@ from erag_ray.store.folder import Folder
 
 
 @pytest.mark.long
-@settings(max_examples=25)
-@given(st.lists(st.text("abc ", max_size=6), min_size=1, max_size=30), st.integers(1, 12), st.integers(1, 13))
-def test_shards_change_neither_lists_nor_scores_of_bm25(texts: list[str], per_shard: int, depth: int) -> None:
-    corpus = corpus_of({f"d{number}": ("", text) for number, text in enumerate(texts)})
-    asked = ("aa b c", "abc", "c c")
-    whole = lists_of(corpus, *asked, depth=depth)
-    assert lists_of(corpus, *asked, depth=depth, per_shard=per_shard) == whole
-
-
-@pytest.mark.long
 def test_compiled_or_not_the_lists_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(5)
     words = [" ".join(generator.choice(list("abcdefgh"), 6)) for _ in range(200)]
@@ -44,9 +34,8 @@ def test_compiled_or_not_the_lists_are_the_same(monkeypatch: pytest.MonkeyPatch)
 
 def test_equal_scores_beyond_the_margin_go_by_document_id() -> None:
     corpus = corpus_of({f"d{number:03}": ("", "mill") for number in range(100)} | {"x": ("", "river")})
-    for per_shard in (7, 1000):
-        (found,) = lists_of(corpus, "mill", depth=3, per_shard=per_shard)
-        assert [name for name, _ in found] == ["d099", "d098", "d097"]
+    (found,) = lists_of(corpus, "mill", depth=3)
+    assert [name for name, _ in found] == ["d099", "d098", "d097"]
 
 
 # --- vectors ---

@@ -129,7 +129,7 @@ class SearchConfig(Keys):
     """GPUs of each actor; the index is then on the GPU if the faiss-gpu package is installed."""
 
     passages_per_shard: AtLeast1 = 1_000_000
-    """Passages in one part of an index, which one actor loads at a time. The lists do not depend on it."""
+    """dense: vectors that one actor loads at a time. The lists do not depend on it."""
 
     keep_index: Flag = True
     """Leave the index in <out>/indexes: other questions then need no new one."""

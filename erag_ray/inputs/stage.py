@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
@@ -31,7 +30,7 @@ from erag_ray.inputs.settings import (
     scores_of,
 )
 from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold
-from erag_ray.store.fingerprints import NOT_LOCAL, file_stamp
+from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.schemas import CORPUS, FACTS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
 from erag_ray.store.stages.folders import JOB_STAGES
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure
@@ -104,12 +103,10 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
         inputs = loaded or _sealed(store)
     if loaded is None:
         _check_job(config, inputs.queries, inputs.datasets, check_reader, diagnostics)
-    inputs = _with_slices(config, inputs, diagnostics, is_loaded=loaded is not None)
-    inputs = _with_facts(config, inputs, diagnostics, is_loaded=loaded is not None)
-    diagnostics.raise_errors()
+    inputs = _completed(config, inputs, diagnostics, is_loaded=loaded is not None)
     if loaded is None:
         say("inputs: as sealed before")
-    return _with_notes(config, inputs)
+    return inputs
 
 
 def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Diagnostics) -> Inputs:
@@ -325,33 +322,14 @@ def prepared(config: JobConfig) -> Inputs:
         InputError: they are missing, changed, or were prepared with other settings.
     """
     config = config.with_retrieved()
-    tables = TableStore(config.out)
-    missing = [schema.name for schema in INPUT_TABLES if not tables.is_sealed(schema)]
-    if missing:
+    store = TableStore(config.out)
+    if problems := _stage(config, lambda append: {}).differences(store):
         raise InputError(
-            [f"{config.out}: no sealed {', '.join(missing)}; run jobs/prepare.py with this config first"]
-        )
-    settings = tables.manifest(QUERIES)["config"]
-    expected = input_settings(config)
-    if not {*expected, "datasets", "notes"} <= settings.keys():
-        raise InputError([f"{config.out}: prepared by another version; run jobs/prepare.py again"])
-    # convert to JSON types, as in the manifest
-    expected = json.loads(json.dumps(expected))
-    different = [key for key in INPUT_KEYS if settings[key] != expected[key]]
-    if different:
-        raise InputError(
-            [f"{config.out}: prepared with another {', '.join(different)}; run jobs/prepare.py again"]
-        )
-    stamps = tables.manifest(QUERIES)["inputs"]
-    changed = [path for path, stamp in _files(config).items() if stamp not in (NOT_LOCAL, stamps.get(path))]
-    if changed:
-        raise InputError(
-            [f"{path}: changed since it was prepared; run jobs/prepare.py again" for path in changed]
+            [f"{config.out}: {problem}; run jobs/prepare.py with this config" for problem in problems]
         )
     with stage_progress("loading sealed inputs", show=config.progress):
-        inputs = _with_notes(config, _sealed(tables))
-    inputs = _with_slices(config, inputs, Diagnostics(), is_loaded=False)
-    return _with_facts(config, inputs, Diagnostics(), is_loaded=False)
+        inputs = _sealed(store)
+    return _completed(config, inputs, Diagnostics(), is_loaded=False)
 
 
 def _sealed(tables: TableStore) -> Inputs:
@@ -363,8 +341,11 @@ def _sealed(tables: TableStore) -> Inputs:
     return Inputs(**frames, slices=slices, facts=facts, datasets=datasets, notes=settings["notes"])
 
 
-def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
-    """Add notes on settings that are not sealed with the inputs."""
+def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
+    """Add what is not sealed with the inputs: slices, facts, and notes on the settings of this job."""
+    inputs = _with_slices(config, inputs, diagnostics, is_loaded=is_loaded)
+    inputs = _with_facts(config, inputs, diagnostics, is_loaded=is_loaded)
+    diagnostics.raise_errors()
     notes = [
         *evaluation_notes(config),
         *applicability_notes(config, inputs),

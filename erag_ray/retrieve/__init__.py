@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -32,22 +32,22 @@ from erag_ray.support.user_code import checking
 
 
 class Indexed(Protocol):
-    """A retriever with an index on disk, in parts."""
-
-    index_has_shards: ClassVar[bool]
-    """Whether the index depends on the shards of the search, so that other shards need another index."""
+    """A retriever with an index on disk."""
 
     @property
     def settings(self) -> Mapping[str, object]:
         """All that the lists depend on, except questions and passages."""
 
-    def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
-        """Write the index of CORPUS; each shard (searched in one task) has about ``per_shard`` passages."""
+    def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
+        """Write the index of CORPUS."""
 
     def search(
         self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
     ) -> pl.DataFrame:
-        """Return RUNS without run_id; a query without matches has no row. ``work`` is for intermediate files."""
+        """Return RUNS without run_id; a query without matches has no row.
+
+        ``work`` is for intermediate files; an index in shards is searched by ``per_shard`` passages a task.
+        """
 
 
 class Index(Protocol):

@@ -19,7 +19,7 @@ import pathlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,6 @@ class Lucene:
     """BM25 by Lucene, as Pyserini has it: one index on a path, which a JVM in each process searches."""
 
     config: RetrieverConfig
-    index_has_shards: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -62,7 +61,7 @@ class Lucene:
             "pyserini": importlib.metadata.version("pyserini"),
         }
 
-    def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
+    def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
         """Write the index of CORPUS; one process does it, with all its cores."""
         if "://" in index.address:
             raise InputError([f"{index.address}: Lucene writes to a path, not to a URI"])

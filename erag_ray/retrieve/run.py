@@ -26,7 +26,7 @@ from erag_ray.store.schemas import RUNS, conform
 from erag_ray.store.sharded_tasks import Do
 from erag_ray.store.tables import TableStore, whole_manifest
 from erag_ray.support.errors import InputError
-from erag_ray.support.progress import counted
+from erag_ray.support.progress import counted, stage_progress
 from erag_ray.support.user_code import running
 
 QUERY_KEYS = (
@@ -214,8 +214,10 @@ class IndexedRun(Run):
 
     @property
     def _index_made_from(self) -> dict[str, Any]:
-        cut = self.cut if self.retriever.index_has_shards else TEXTS_PER_PART
-        return {"config": {**self.settings, "cut": cut}, "inputs": dict(self.stamps["passages"])}
+        return {
+            "config": {**self.settings, "cut": TEXTS_PER_PART},
+            "inputs": dict(self.stamps["passages"]),
+        }
 
     def needs_passages(self) -> bool:
         """Return whether the index is missing."""
@@ -226,7 +228,8 @@ class IndexedRun(Run):
         if self._has_index():
             return
         claim_folder(self.index, self._index_made_from)
-        self.retriever.build(sources.corpus, self.index, self.job.search.passages_per_shard, do)
+        with stage_progress(f"indexing by {self.name}", show=self.job.progress):
+            self.retriever.build(sources.corpus, self.index, do)
         manifest = {**self._index_made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
         self._tables.write_manifest(manifest, "indexes", self.name)
 

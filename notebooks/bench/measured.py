@@ -20,7 +20,7 @@ from bench.timing import Row, in_turn, seconds_of
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English
-from erag_ray.retrieve.bm25 import open_shard
+from erag_ray.retrieve.bm25 import open_index
 from erag_ray.retrieve.dense.encoders import Encoder, find_encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.shards import TEXTS_PER_PART
@@ -57,7 +57,7 @@ def bm25_build(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     folder = pathlib.Path(config.out, f"bm25-{size}")
     corpus = pl.read_parquet(_passages_of(config, size))
     retriever = make_retriever("bm25", RetrieverConfig(kind="bm25"))
-    seconds = seconds_of(lambda: retriever.build(corpus, Folder(str(folder)), PER_SHARD, do_tasks))
+    seconds = seconds_of(lambda: retriever.build(corpus, Folder(str(folder)), do_tasks))
     yield {
         "what": "bm25 build",
         "by": "erag_ray",
@@ -79,7 +79,7 @@ def bm25_build_peer(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
 
 def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """Searching our index, and its arrays with `bm25s` itself where they are one shard."""
+    """Searching our index, and its arrays with `bm25s` itself."""
     queries = questions(config.num_queries, config.seed)
     index, work = Folder(f"{config.out}/bm25-{size}"), Folder(f"{config.out}/work")
     retriever = make_retriever("bm25", RetrieverConfig(kind="bm25"))
@@ -88,19 +88,14 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         work.delete_folder()
         retriever.search(index, queries, work, config.depth, PER_SHARD, do_tasks)
 
-    works: dict[str, Callable[[], object]] = {"erag_ray": ours}
-    if size <= PER_SHARD:
-        words = pl.read_parquet(index.at("words", f"{part(0)}.parquet"))["word"].to_list()
-        numbers = {word: number for number, word in enumerate(words)}
-        engine = open_shard(index, 0, "lucene", len(words), config.num_queries)
-        works["bm25s"] = lambda: engine.retrieve(
-            [
-                [numbers[word] for word in one if word in numbers]
-                for one in English()(queries["question"].to_list())
-            ],
-            k=config.depth,
-            show_progress=False,
-        )
+    engine, numbers = open_index(index, num_docs=size, method="lucene", is_compiled=True)
+
+    def peer() -> None:
+        words = English()(queries["question"].to_list())
+        known = [[numbers[word] for word in one if word in numbers] for one in words]
+        engine.retrieve(known, k=config.depth, show_progress=False)
+
+    works: dict[str, Callable[[], object]] = {"erag_ray": ours, "bm25s": peer}
     for compile_once in works.values():
         compile_once()
     for by, seconds in in_turn(works, config.repeats).items():

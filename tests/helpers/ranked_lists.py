@@ -22,24 +22,20 @@ def questions(*texts: str) -> pl.DataFrame:
     return pl.DataFrame({"query_id": [f"q{number}" for number in range(len(texts))], "question": texts})
 
 
-def searched(
-    corpus: pl.DataFrame, *texts: str, depth: int = 50, per_shard: int = 1000, **settings: object
-) -> pl.DataFrame:
+def searched(corpus: pl.DataFrame, *texts: str, depth: int = 50, **settings: object) -> pl.DataFrame:
     """The lists of some questions by an index that is built for them alone."""
     config = RetrieverConfig(**{"kind": "bm25", **settings})  # type: ignore[arg-type]
     retriever = make_retriever("bm25", config)
     with tempfile.TemporaryDirectory() as place:
         index, work = Folder(f"{place}/index"), Folder(f"{place}/work")
-        retriever.build(corpus, index, per_shard, do_here)
-        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, per_shard, do_here)
+        retriever.build(corpus, index, do_here)
+        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, 1000, do_here)
     return found
 
 
-def lists_of(
-    corpus: pl.DataFrame, *texts: str, depth: int = 50, per_shard: int = 1000
-) -> list[list[tuple[str, float]]]:
+def lists_of(corpus: pl.DataFrame, *texts: str, depth: int = 50) -> list[list[tuple[str, float]]]:
     """The list of each question as (doc_id, score)."""
-    found = searched(corpus, *texts, depth=depth, per_shard=per_shard)
+    found = searched(corpus, *texts, depth=depth)
     parts = [found.filter(query_id=f"q{number}") for number in range(len(texts))]
     for part in parts:
         assert part["rank"].to_list() == list(range(1, part.height + 1))

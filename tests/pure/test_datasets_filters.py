@@ -90,5 +90,5 @@ def test_the_command_line_and_the_prepared_inputs_know_it(tiny: Tiny) -> None:
     job = tiny.with_config(filters=["id=q1"]).config
     assert prepare(job).queries["query_id"].to_list() == ["q1"]
     assert prepared(job).queries.height == 1
-    with pytest.raises(ValueError, match="prepared with another filters"):
+    with pytest.raises(ValueError, match="sealed with another filters"):
         prepared(tiny.config)

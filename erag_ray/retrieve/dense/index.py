@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import faiss
 import numpy as np
@@ -42,7 +42,6 @@ class Dense:
     name: str
     config: RetrieverConfig
     source: ModelSource = field(init=False)
-    index_has_shards: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         preset_named(self.config)
@@ -57,11 +56,8 @@ class Dense:
             **encoder_settings(self.config, self.source),
         }
 
-    def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
-        """Write the index of CORPUS: vectors of its distinct texts, and each document's text.
-
-        The index does not depend on ``per_shard``.
-        """
+    def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
+        """Write the index of CORPUS: vectors of its distinct texts, and each document's text."""
         # in this order, ties are resolved by position
         ordered = corpus.sort("doc_id", descending=True)
         rows = ordered.select("doc_id", text=SEARCHED[self.config.searches](ordered))

@@ -7,6 +7,7 @@ of its source tables: `ensure` recomputes tables that are not current, `stale` l
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,23 @@ class Stage:
     def manifest_inputs(self) -> dict[str, str]:
         """Inputs and sources, as stored in the manifests of the tables."""
         return {**self.inputs, **{f"{TABLE}{name}": digest for name, digest in self.sources.items()}}
+
+    def differences(self, store: TableStore) -> list[str]:
+        """Return how the sealed tables differ from what this stage would make; not by this package's code.
+
+        Files that are not on this machine count as unchanged.
+        """
+        missing = [schema.name for schema in self.tables if not store.is_sealed(schema)]
+        if missing:
+            return [f"no sealed {', '.join(missing)}"]
+        manifest = store.manifest(self.tables[0])
+        # as JSON has it, like the manifest
+        settings = json.loads(json.dumps(self.settings))
+        keys = [key for key in settings if manifest["config"].get(key) != settings[key]]
+        stamps = {name: stamp for name, stamp in self.manifest_inputs.items() if stamp != NOT_LOCAL}
+        changed = [name for name, stamp in stamps.items() if manifest["inputs"].get(name) != stamp]
+        other = [f"sealed with another {', '.join(keys)}"] if keys else []
+        return other + [f"{name} has changed since" for name in changed]
 
     def is_current(self, store: TableStore) -> bool:
         """Return whether all tables are complete and have this fingerprint."""
