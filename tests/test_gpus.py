@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import pathlib
 import re
@@ -130,3 +131,16 @@ def test_a_block_may_take_longer_than_rays_half_hour_unless_the_environment_says
     monkeypatch.setattr(inference.ray.data.DataContext, "get_current", lambda: context)
     inference._quiet_data()
     assert context.execution_no_progress_timeout_s == expected
+
+
+QUIET = """
+import logging
+from erag_ray.inference.pool import _quiet_data
+_quiet_data()
+print(logging.getLogger("ray.data._internal.execution.operators.map_operator").getEffectiveLevel())
+"""
+
+
+def test_ray_data_is_quiet_in_a_process_that_has_not_imported_it_yet() -> None:
+    done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{logging.ERROR}\n"

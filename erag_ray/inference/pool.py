@@ -280,12 +280,12 @@ def _unusable(what: str, error: Exception) -> JobError:
 
 
 def _quiet_data() -> None:
-    for name in ("", "._internal.execution.streaming_executor", "._internal.progress"):
-        logging.getLogger(f"ray.data{name}").setLevel(logging.ERROR)
+    # first: importing ray.data sets the levels of its loggers
+    context = ray.data.DataContext.get_current()
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     # they print the traceback of an error that is raised as well
     for name in ("_internal.execution.streaming_executor_state", "exceptions"):
         logging.getLogger(f"ray.data.{name}").setLevel(logging.CRITICAL)
-    context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     if NO_PROGRESS not in os.environ:
