@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quiet_ray import ENVIRONMENT
 from scripts import import_script
-from tiny import Tiny, compare, job_command, write_tiny
+from tiny import Tiny, job_command, write_tiny
 
 from erag_ray.cli.job import run
 from erag_ray.cli.submission import check_inputs
@@ -36,7 +36,7 @@ from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError
-from erag_ray.support.ownership import MARKER, read_marker
+from erag_ray.support.ownership import MARKER
 from erag_ray.support.registry import find, plugins
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -261,14 +261,6 @@ def test_inputs_and_caches_inside_out_are_refused(
     check_inputs(with_key(tiny.config, key, beside))
 
 
-def test_a_published_file_is_refused_with_the_command_that_gets_it(tiny: Tiny) -> None:
-    with pytest.raises(
-        InputError,
-        match=r"passages: kilt:kilt_knowledgesource\.json is .*: wget -c http://\S+/KILT/kilt_knowledgesource\.json,",
-    ):
-        check_inputs(tiny.with_config(passages=["kilt:kilt_knowledgesource.json"]).config)
-
-
 def with_key(config: Any, key: str, value: object) -> Any:
     if key == "reader.model":
         return dataclasses.replace(config, reader=dataclasses.replace(config.reader, model=value))
@@ -288,41 +280,6 @@ def test_a_file_of_another_with_the_name_of_a_result_is_not_replaced(
         in caplog.text
     )
     assert_unchanged(files)
-
-
-def test_a_folder_of_the_version_before_is_taken_over(tiny: Tiny) -> None:
-    compare(tiny)
-    out = out_of(tiny, "compare")
-    assert not (out / MARKER).exists()
-    files = put(
-        out, [("trec", "older.trec"), ("report", "thesis.tex"), ("errors", "mine.log"), ("", "notes.txt")]
-    )
-    before = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
-    tiny.queries.write_text(tiny.queries.read_text().replace("who built", "who has built"))
-    assert run_here(tiny, "compare") == 0
-    after = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
-    assert after - before == {pathlib.Path(MARKER)}
-    assert_unchanged(files)
-    names = {str(name) for name in after} - {os.path.relpath(path, out) for path in files} - {MARKER}
-    assert set(read_marker(Folder(str(out))) or ()) == names
-
-
-def test_a_damaged_marker_is_made_again_from_the_manifests(tiny: Tiny) -> None:
-    assert run_here(tiny, "compare") == 0
-    out = out_of(tiny, "compare")
-    marker = (out / MARKER).read_text()
-    for content in (
-        "",
-        marker[:-9],
-        "null",
-        "[]",
-        '{"made_by": "erag_ray", "files": ["../queries.jsonl", "/etc/x"]}',
-    ):
-        (out / MARKER).write_text(content)
-        assert run_here(tiny, "compare") == 0
-        assert (out / MARKER).read_text() == marker
-        assert (out / "_torn" / MARKER).read_text() == content
-    assert tiny.queries.exists()
 
 
 # --- what a killed job leaves ---

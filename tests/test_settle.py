@@ -440,7 +440,7 @@ def test_the_job_takes_the_keys_of_its_config(
 ) -> None:
     keys = {field.name for field in dataclasses.fields(SettleConfig)}
     settings = {name: value for name, value in vars(tiny.config).items() if name in keys}
-    prepare(tiny.config)
+    assert job("prepare", tiny)[0] == 0
     config = SettleConfig(**{**settings, "auxiliary": auxiliary}, fraction=1.0, num_looks=2)
     ended, output = job("settle", dataclasses.replace(tiny, config=config))
     assert ended == code, output

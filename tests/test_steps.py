@@ -378,7 +378,7 @@ def test_prepared_refuses_when_nothing_is_sealed_or_a_file_has_changed(tiny: Tin
         prepared(tiny.config)
     prepare(tiny.config)
     append(tiny.run("bad"), "q6 Q0 d1 1 1 tag\n")
-    with pytest.raises(InputError, match=r"bad\.trec: changed"):
+    with pytest.raises(InputError, match=r"bad\.trec has changed"):
         prepared(tiny.config)
 
 

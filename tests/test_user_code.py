@@ -462,23 +462,6 @@ class NoCheck(EchoModel):
 class NoResources(EchoModel):
     def resources(self):
         return self.gpus
-
-class OldName(Model):
-    def run(self, requests):
-        yield from ()
-    def identity(self):
-        return {"weights": "mine"}
-
-class OldNameOfItsBase(OldName):
-    pass
-
-class OldNameInThisProcess(LocalModel):
-    def fitting(self, form):
-        return None
-
-class BothNames(OldName):
-    def fingerprint_fields(self):
-        return self.identity()
 """
 
 
@@ -498,15 +481,6 @@ class BothNames(OldName):
             "NoResources",
             "resources: AttributeError: 'NoResources' object has no attribute 'gpus' (my_api.py:31)",
         ),
-        (
-            "OldName",
-            "my_api:OldName: TypeError: the method identity is called fingerprint_fields now. Rename it (my_api.py:36)",
-        ),
-        (
-            "OldNameOfItsBase",
-            "the method identity is called fingerprint_fields now. Rename it (my_api.py:36)",
-        ),
-        ("OldNameInThisProcess", "the method fitting is called max_batch now. Rename it (my_api.py:43)"),
     ],
 )
 def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(
@@ -517,12 +491,6 @@ def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(
     assert code == 2
     assert line in said
     assert "Traceback" not in said
-
-
-def test_a_reader_may_define_a_method_by_both_names(module: Callable[..., pathlib.Path]) -> None:
-    module("my_api", CLASSES)
-    model = make_model(ReaderConfig(kind="my_api:BothNames"))
-    assert model.fingerprint_fields() == {"weights": "mine"}
 
 
 # --- scores ---

@@ -16,11 +16,6 @@ from erag_ray.support.uris import is_uri
 OUTPUTS = ("out", "cache_dir")
 # the end of Ray's path, on each node, to the folders of submitted working_dirs; each state of one has its own folder
 UNPACKED = ("runtime_resources", "working_dir_files")
-PUBLISHED = {
-    "kilt": "http://dl.fbaipublicfiles.com/KILT/",
-    "klue": "https://raw.githubusercontent.com/KLUE-benchmark/KLUE/main/klue_benchmark/klue-mrc-v1.1/",
-}
-"""Prefixes of paths that former versions downloaded from here."""
 
 
 def check_outputs(config: Any) -> None:
@@ -40,7 +35,7 @@ def check_outputs(config: Any) -> None:
 
 
 def check_inputs(config: Any) -> None:
-    """Refuse inputs and caches inside the job's own ``out``, where it writes, and files to download.
+    """Refuse inputs and caches inside the job's own ``out``, where it writes.
 
     Raises:
         InputError: there are some.
@@ -51,11 +46,6 @@ def check_inputs(config: Any) -> None:
         for key, path in paths_of(config)
         if key != "out" and _is_inside(path, out) and (key == "cache_dir" or _is_input(path, out))
     ]
-    for key, path in paths_of(config):
-        source, _, name = path.partition(":")
-        if source in PUBLISHED and name:
-            get = f"get it once by: wget -c {PUBLISHED[source]}{name}"
-            problems.append(f"{key}: {path} is not downloaded any more; {get}, and give the path of the file")
     if problems:
         raise InputError(problems)
 

@@ -27,7 +27,7 @@ from erag_ray.store.fingerprints import fingerprint
 from erag_ray.store.responses import ResponseStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import find
-from erag_ray.support.user_code import checking, is_user_code, running
+from erag_ray.support.user_code import checking, running
 
 __all__ = [
     "MODELS",
@@ -79,20 +79,7 @@ def model_class(kind: str) -> type[Model]:
     if not (isinstance(entry, type) and issubclass(entry, Model)):
         what = "not a subclass" if isinstance(entry, type) else f"a {type(entry).__name__}, not a subclass"
         raise InputError([f"reader.kind: {kind} is {what} of erag_ray.models.Model"])
-    _check_names(kind, entry)
     return entry
-
-
-def _check_names(kind: str, model: type[Model]) -> None:
-    """Check that user code defines no method only by its former name, which nothing would call.
-
-    Raises:
-        InputError: it does.
-    """
-    for old, new in model.former_names.items():
-        if hasattr(model, old) and not is_user_code(getattr(model, new)):
-            with checking(f"reader.kind: {kind}", getattr(model, old)):
-                raise TypeError(f"the method {old} is called {new} now. Rename it")
 
 
 def kinds_supporting(form: Form) -> str:

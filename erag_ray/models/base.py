@@ -77,7 +77,6 @@ class Model(ABC):
         default_prompt: name of the built-in prompt that it gets if the config names none.
         charges_budget: whether `run` charges ``budget`` itself, and ends when it is spent; else its caller does.
         budget: what the requests may cost.
-        former_names: methods of former versions, by the names that they have now.
         config: of the reader.
         memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
     """
@@ -91,7 +90,6 @@ class Model(ABC):
     revision: ClassVar[int] = 1
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "tf32", "bfloat16", "float16")
     default_prompt: ClassVar[str] = "plain"
-    former_names: ClassVar[Mapping[str, str]] = {"identity": "fingerprint_fields"}
 
     def __init__(self, config: ReaderConfig) -> None:
         if config.dtype not in self.dtypes:

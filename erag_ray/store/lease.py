@@ -64,12 +64,12 @@ def runs_here(sign: bytes) -> bool | None:
 
 
 def is_sign(content: bytes) -> bool:
-    """Return whether a file is a sign, also of an earlier version: a time."""
-    return "process" in fields_of(content) or not content or content.replace(b".", b"").isdigit()
+    """Return whether a file is a sign, or may become one."""
+    return "process" in fields_of(content) or not content
 
 
 def fields_of(sign: bytes) -> dict[str, Any]:
-    """Return the fields of a sign; none if it is being written, or of an earlier version."""
+    """Return the fields of a sign; none if it is being written."""
     try:
         content = json.loads(sign)
     except ValueError:

@@ -33,22 +33,12 @@ NOTES = "_attempts"
 """Folder of the notes of running blocks: a folder for each job."""
 NOTE = re.compile("[0-9a-f]{16}(-[0-9a-f]{8})?")
 UNREADABLE = (pa.ArrowException, OSError, KeyError, ValueError)
-OLD = "readings"
-"""Where version 0.1 kept responses."""
 
 
 def keys_digest(table: pa.Table) -> str:
     """16 hex digits (XXH3-64) of the keys of PENDING or RESPONSES, in their order."""
     columns = (table.column(name).combine_chunks().to_numpy() for name in KEY_COLUMNS)
     return xxhash.xxh3_64_hexdigest(b"".join(column.tobytes() for column in columns))
-
-
-def old_store_notes(root: str) -> Iterator[str]:
-    """A line about responses that another version left in a store."""
-    folder = Folder(root)
-    if folder.exists(OLD):
-        location = folder.at(OLD)
-        yield f"store: {location} is of version 0.1 and is not read: its requests are run again; it can be deleted"
 
 
 class ResponseStore:

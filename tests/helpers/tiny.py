@@ -35,6 +35,7 @@ from erag_ray.report.load import load
 from erag_ray.report.markdown import parts_as_markdown
 from erag_ray.report.stage import report
 from erag_ray.store.schemas import COSTS, LABELS, UTILITY, TableSchema
+from erag_ray.store.stages.lock import locked
 from erag_ray.store.tables import TableStore
 
 # query: (question, answer, gold page)
@@ -165,12 +166,18 @@ def write_tiny(folder: pathlib.Path) -> Tiny:
 def compare(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, and what it had to read."""
     plan = make_tables(tiny)
-    report(tiny.config, rich.console.Console(file=io.StringIO(), width=200))
+    with locked(tiny.config.out):
+        report(tiny.config, rich.console.Console(file=io.StringIO(), width=200))
     return plan
 
 
 def make_tables(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, without its report, which is half of the time."""
+    with locked(tiny.config.out):
+        return _make_tables(tiny)
+
+
+def _make_tables(tiny: Tiny) -> StagePlan:
     inputs = prepare(tiny.config)
     more = further_lists(tiny.config, inputs)
     plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True, more=more)

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 from pages import page_of
 
-from erag_ray.data.passages.splitters import GONE, recursive_characters, splitter_named
+from erag_ray.data.passages.splitters import recursive_characters, splitter_named
 
 
 def test_characters_are_cut_at_the_widest_gap() -> None:
@@ -30,11 +30,3 @@ def test_a_splitter_whose_package_is_missing_says_so(monkeypatch: pytest.MonkeyP
         ValueError, match="recursive_characters needs the package langchain_text_splitters, which"
     ):
         splitter_named("recursive_characters")
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_a_splitter_that_is_gone_says_what_to_do(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=f"{name} is gone; split the pages yourself and name the file in passages"
-    ):
-        splitter_named(name)

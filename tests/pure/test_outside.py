@@ -15,7 +15,7 @@ from tiny import Tiny, compare, table
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference.planning.plan import plan_stage, preview
+from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
@@ -225,14 +225,3 @@ def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: 
     assert (plan.plans, plan.counts, plan.requests.height) == ([], [], 0)
     label(config, inputs, run_stage(config, plan))
     assert set(table(tiny, LABELS)["annotator"]) == {"provenance"}
-
-
-def test_a_store_of_the_version_before_is_named_and_not_read(tiny: Tiny, reads_here: list[int]) -> None:
-    (tiny.folder / "store" / "readings" / "echo-885b8b709d5697ea").mkdir(parents=True)
-    first, *_ = preview(
-        plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
-    )
-    assert first == (
-        f"store: {tiny.folder}/store/readings is of version 0.1 and is not read: its requests are run again; "
-        "it can be deleted"
-    )

@@ -86,10 +86,6 @@ def splitter_named(name: str) -> Splitter:
     """
     if size := WINDOWS.fullmatch(name):
         return functools.partial(windows, size=int(size[1]))
-    if name in GONE:
-        raise ValueError(
-            f"the splitter {name} is gone; split the pages yourself and name the file in passages"
-        )
     splitter = find("splitter", name, SPLITTERS)
     package = PACKAGES.get(name)
     if package and importlib.util.find_spec(package) is None:
@@ -102,5 +98,3 @@ SPLITTERS: dict[str, Splitter] = {
     "recursive_characters": recursive_characters,
 }
 PACKAGES = {"recursive_characters": "langchain_text_splitters"}
-GONE = ("dpr_wrap", "kilt_official")
-"""Splitters of former versions, by spaCy."""

@@ -53,7 +53,7 @@ from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form
 from erag_ray.store.folder import as_frame
-from erag_ray.store.responses import ResponseStore, old_store_notes
+from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import REQUESTS
 from erag_ray.support.progress import stage_progress
 
@@ -102,8 +102,6 @@ class StagePlan:
     """QUERIES."""
     answered: Answered | None = None
     """Questions and lists of its outputs, if these are complete answers of the reader."""
-    notes: Sequence[str] = ()
-    """Notes for the user, printed before inference."""
     replaced_answers: pl.DataFrame | None = None
     """REQUESTS for the answers that verdicts replace: some may be cached."""
 
@@ -298,10 +296,7 @@ def plan_lists(
             for name, model in progress.each(models.items(), "models")
         ]
         replaced = _replaced_answers(config, inputs, lists_with_dataset, documents)
-    notes = list(old_store_notes(config.cache_dir))
-    return StagePlan(
-        stage=stage, plans=plans, uses=uses, queries=inputs.queries, notes=notes, replaced_answers=replaced
-    )
+    return StagePlan(stage=stage, plans=plans, uses=uses, queries=inputs.queries, replaced_answers=replaced)
 
 
 def _replaced_answers(
@@ -361,7 +356,6 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
         plan: the plan of the stage.
         show: show progress while tokens are counted.
     """
-    yield from plan.notes
     for model_plan in plan.plans:
         yield from model_plan.model.notes()
         yield from model_plan.repaired

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -94,7 +94,6 @@ class LocalModel(Model):
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood", "early_stop"})
     max_padding_share: ClassVar[float] = 0.15
-    former_names: ClassVar[Mapping[str, str]] = {**Model.former_names, "fitting": "max_batch"}
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)

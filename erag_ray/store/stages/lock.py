@@ -136,5 +136,4 @@ def _only_lease(folder: Folder) -> Iterator[Lease]:
 
 def _has_folder(sign: bytes) -> bool:
     """Return whether the job of a sign has the folder; False while the sign is being written."""
-    is_of_version_0_2 = sign.replace(b".", b"").isdigit()
-    return is_of_version_0_2 or fields_of(sign).get("has_folder") is True
+    return fields_of(sign).get("has_folder") is True
