@@ -1,4 +1,4 @@
-"""The whole walk of a comparison, from questions, passages and runs to the report; of jobs/compare.py and of Python.
+"""The whole walk of a comparison, from questions, passages and runs to the report; of erag-ray compare and of Python.
 
 Ray and torch, which take seconds to import, come after the inputs are known to be right.
 """

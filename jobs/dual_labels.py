@@ -1,15 +1,6 @@
-"""Is the best passage of the right document, and does it hold the answer? Dual labels (Park & Lim, 2025, Table 3).
+"""``erag-ray dual_labels`` in a clone, and in a working directory that Ray has copied; --help says what it does."""
 
-    python jobs/dual_labels.py --config jobs/dual_labels.yaml
-    ray job submit --working-dir . -- python jobs/dual_labels.py --config jobs/dual_labels.yaml --out /shared/dual
-
-From KLUE-MRC's JSON (or any questions with gold pages) and the texts of pages to the table: pages are split, each
-retriever gives its best passage, and both labels are counted.
-"""
-
-from __future__ import annotations
-
-from erag_ray.cli.run import run_extra
+from erag_ray.cli.run import run
 
 if __name__ == "__main__":
-    run_extra("dual_labels", __doc__ or "")
+    run("dual_labels")

@@ -1,14 +1,6 @@
-"""A generated encyclopedia with questions of five tasks, in KILT's file formats: data without a download.
+"""``erag-ray world`` in a clone, and in a working directory that Ray has copied; --help says what it does."""
 
-    python jobs/world.py --num_passages 3000 --out results/world
-    ray job submit --working-dir . -- python jobs/world.py --num_passages 10000000 --out s3://bucket/world
-
-The same seed and settings give the same files. A finished world is left unchanged.
-"""
-
-from __future__ import annotations
-
-from erag_ray.cli.run import run_extra
+from erag_ray.cli.run import run
 
 if __name__ == "__main__":
-    run_extra("world", __doc__ or "")
+    run("world")

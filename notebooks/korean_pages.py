@@ -1,7 +1,7 @@
 """A small Korean encyclopedia by templates, with questions in KLUE-MRC's JSON: dual labels without a download.
 
     python notebooks/korean_pages.py results/korean
-    python jobs/dual_labels.py --queries '[results/korean/klue.json]' --out results/korean/dual_labels
+    erag-ray dual_labels --queries '[results/korean/klue.json]' --out results/korean/dual_labels
         --knowledge_source '[results/korean/pages.parquet]' --retrievers '{BM25: {kind: bm25, analyser: korean}}'
 
 Everybody in it is invented. People share family names, towns and occupations, a page has several chunks of 300

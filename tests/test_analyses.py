@@ -29,7 +29,7 @@ from erag_ray.inputs.stage import prepare
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.stage import report
-from erag_ray.store.schemas import STRING, TableSchema, table_schema
+from erag_ray.store.schemas import TableSchema, table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import stage_progress
@@ -133,8 +133,8 @@ def test_odd_tables_are_shown(name: str) -> None:
         assert {len(row) for row in table.rows} <= {len(table.columns)}
 
 
-BROKEN = table_schema("broken", "dataset", dataset=STRING)
-AFTER = table_schema("after", "dataset", dataset=STRING)
+BROKEN = table_schema("broken", "dataset*")
+AFTER = table_schema("after", "dataset*")
 
 
 def fails(*_: object) -> list[pl.DataFrame]:

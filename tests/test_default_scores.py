@@ -119,7 +119,7 @@ def test_a_named_score_stays_and_no_note_is_made(tiny: Tiny) -> None:
 
 def test_inputs_prepared_for_another_reader_are_refused_only_where_the_score_differs(tiny: Tiny) -> None:
     prepare(tiny.config)
-    with pytest.raises(InputError, match=r"sealed with another default_score; run jobs/prepare\.py"):
+    with pytest.raises(InputError, match=r"sealed with another default_score; run erag-ray prepare"):
         prepared(tiny.with_config(reader=CHAT).config)
     prepare(tiny.with_config(score="token_f1").config)
     assert prepared(tiny.with_config(reader=CHAT, score="token_f1").config)

@@ -453,14 +453,14 @@ def test_a_job_that_is_not_finished_is_refused(out: str, other: TableStore, sche
     other.invalidate(schema)
     text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
     assert f"baseline: {other.folder.root}: no sealed {schema.name}, so it is no finished job" in text
-    assert "Run jobs/compare.py" in text
+    assert "Run erag-ray compare" in text
 
 
 def test_tables_of_earlier_questions_are_refused(out: str, other: TableStore) -> None:
     manifest = other.manifest(QUERIES)
     other.write(other.read(QUERIES).reverse(), QUERIES, config=manifest["config"])
     text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
-    assert "utility were computed from an earlier version of queries. Run jobs/compare.py again" in text
+    assert "utility were computed from an earlier version of queries. Run erag-ray compare again" in text
 
 
 def test_lists_that_are_newer_than_the_means_are_refused(out: str, other: TableStore) -> None:
@@ -492,7 +492,7 @@ def test_a_baseline_of_an_older_version_without_a_column_is_refused(
         f"baseline: {other.folder.root}: sealed by another version: table {schema.name}: missing column"
         in text
     )
-    assert "Run jobs/compare.py again" in text
+    assert "Run erag-ray compare again" in text
 
 
 def reseal_without_sources(store: TableStore, schema: TableSchema) -> None:
@@ -507,7 +507,9 @@ def test_a_baseline_of_an_older_version_without_a_setting_is_refused(
 ) -> None:
     reseal(other, schema, config=lambda config: {name: config[name] for name in config if name != key})
     text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
-    assert f"the manifest of {schema.name} is of another version and lacks {key}. Run jobs/compare.py" in text
+    assert (
+        f"the manifest of {schema.name} is of another version and lacks {key}. Run erag-ray compare" in text
+    )
 
 
 def test_a_folder_that_is_not_there_is_named_once(job: RunJob, tmp_path: pathlib.Path) -> None:
@@ -601,7 +603,7 @@ def test_the_example_workflow_trusts_no_pull_request() -> None:
     workflow = yaml.safe_load((root / "jobs" / "gate" / "github-actions.yaml").read_text())
     steps = workflow["jobs"]["gate"]["steps"]
     commands = {step["run"]: step for step in steps if "run" in step}
-    assert any("python jobs/gate.py" in command for command in commands)
+    assert any("erag-ray gate" in command for command in commands)
     # a tag can be moved, a commit cannot
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
     # the branch of a pull request may be called main
@@ -611,7 +613,7 @@ def test_the_example_workflow_trusts_no_pull_request() -> None:
     holders = {str(step.get("env")): step["run"] for step in steps if "env" in step}
     assert not [key for key in ("env",) if key in workflow or key in workflow["jobs"]["gate"]]
     keyed = [command for env, command in holders.items() if "secrets." in env]
-    assert keyed == [command for command in commands if "jobs/compare.py" in command]
+    assert keyed == [command for command in commands if "erag-ray compare" in command]
     tokened = [command for env, command in holders.items() if "github.token" in env]
     assert tokened == [command for command in commands if re.search(r"\bgh ", command)]
     assert not [command for command in commands if "${{" in command]

@@ -163,11 +163,11 @@ def test_stale_and_missing_tables_are_refused_and_nothing_is_written(
     store, out = TableStore(str(copy)), tmp_path / "out"
     store.write(store.read(RUNS).head(3), RUNS)
     with pytest.raises(
-        InputError, match=r"labels were computed from an earlier version of runs; run jobs/compare\.py"
+        InputError, match=r"labels were computed from an earlier version of runs; run erag-ray compare"
     ):
         export(ExportConfig(job=str(copy), out=str(out), progress=False))
     store.invalidate(LABELS)
-    with pytest.raises(InputError, match=r"no sealed labels; run jobs/compare\.py"):
+    with pytest.raises(InputError, match=r"no sealed labels; run erag-ray compare"):
         export(ExportConfig(job=str(copy), out=str(out), progress=False))
     assert not out.exists()
 

@@ -22,9 +22,9 @@ from fuzzing import tried
 from hypothesis import given
 from hypothesis import strategies as st
 from quiet_ray import ENVIRONMENT
-from scripts import import_script
 from tiny import Tiny, job_command, write_tiny
 
+from erag_ray.cli import jobs
 from erag_ray.cli.job import run
 from erag_ray.cli.submission import check_inputs
 from erag_ray.config.report import ReportConfig
@@ -37,7 +37,7 @@ from erag_ray.extras.world.config import WorldConfig
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER
-from erag_ray.support.registry import find, plugins
+from erag_ray.support.registry import find
 
 ROOT = pathlib.Path(__file__).parents[1]
 FOLDERS = (
@@ -98,8 +98,7 @@ def run_here(tiny: Tiny, job: str, **changes: object) -> int:
     """Run a job's ``main`` in its folder, as a command line does; return the exit code."""
     config = dataclasses.replace(job_config(tiny, job), **changes)
     try:
-        extra = find("job", job, {}).main if job in plugins("job") else None
-        run(config, extra or import_script(ROOT / "jobs" / f"{job}.py").main)
+        run(config, find("job", job, jobs.JOBS).main)
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import pathlib
-import runpy
 
 import polars as pl
 import pytest
 from tiny import Tiny, compare
 
 from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.cli import jobs
+from erag_ray.cli.job import job_folder
 from erag_ray.inference import dry_run as rehearsing
 from erag_ray.inference.planning.plan import spread
 from erag_ray.store.schemas import COSTS
 from erag_ray.store.tables import TableStore
 
-ROOT = pathlib.Path(__file__).parents[1]
-
 
 def job(tiny: Tiny) -> None:
-    runpy.run_path(str(ROOT / "jobs" / "compare.py"))["main"](tiny.config)
+    with job_folder(tiny.config):
+        jobs.compare(tiny.config)
 
 
 def files(folder: str) -> dict[str, int]:
@@ -33,7 +33,7 @@ def files(folder: str) -> dict[str, int]:
 def test_a_dry_run_reads_nothing_and_leaves_results_alone(
     tiny: Tiny, reads_here: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compare(tiny)
+    job(tiny)
     before = files(tiny.config.out)
     more = tiny.with_config(runs={**tiny.config.runs, "third": str(tiny.run("third"))}, dry_run=True)
     job(more)

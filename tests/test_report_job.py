@@ -86,7 +86,7 @@ runpy.run_path("jobs/report.py", run_name="__main__")
 
 
 def run_job(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run jobs/report.py where no heavy package can be imported."""
+    """Run erag-ray report where no heavy package can be imported."""
     command = [sys.executable, "-c", WITHOUT_HEAVY, *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
@@ -175,7 +175,7 @@ def other_columns(place: pathlib.Path) -> None:
 @pytest.mark.parametrize(("changed", "named"), [("labels", "per_query"), ("queries", "queries")])
 def test_means_of_other_tables_are_refused(out: pathlib.Path, changed: str, named: str) -> None:
     other_columns(place_of(out, changed))
-    message = rf"means were computed from an earlier version of .*{named}.*; run jobs/compare\.py"
+    message = rf"means were computed from an earlier version of .*{named}.*; run erag-ray compare"
     with pytest.raises(InputError, match=message):
         load(str(out))
 
@@ -232,7 +232,7 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
     TableStore(str(out)).invalidate(MEANS)
     done = run_job("--out", str(out))
     assert done.returncode == 2
-    assert "no sealed means; run jobs/compare.py or jobs/evaluate.py first" in done.stderr
+    assert "no sealed means; run erag-ray compare or erag-ray evaluate first" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 from bench.config import BenchmarkConfig
 
+from erag_ray.cli.run import main
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
 from erag_ray.config.keys.names import GONE, all_keys
@@ -229,3 +230,15 @@ def test_the_help_of_a_comparison_is_short_and_leaves_commands_on_their_lines(
         "Output",
     ]
     assert len(options_in(text)) <= 20
+
+
+def test_the_command_lists_all_jobs_and_names_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["erag-ray"])
+    main()
+    assert sorted(re.findall(r"^  (\w+) ", capsys.readouterr().out, re.MULTILINE)) == JOBS
+    monkeypatch.setattr(sys, "argv", ["erag-ray", "compar"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "Did you mean 'compare'?" in capsys.readouterr().err

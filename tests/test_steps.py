@@ -374,7 +374,7 @@ def test_prepared_takes_other_measures_and_readers(tiny: Tiny) -> None:
 
 
 def test_prepared_refuses_when_nothing_is_sealed_or_a_file_has_changed(tiny: Tiny) -> None:
-    with pytest.raises(InputError, match=r"jobs/prepare\.py"):
+    with pytest.raises(InputError, match="run erag-ray prepare"):
         prepared(tiny.config)
     prepare(tiny.config)
     append(tiny.run("bad"), "q6 Q0 d1 1 1 tag\n")
@@ -399,7 +399,7 @@ def test_what_was_made_from_other_inputs_is_refused(tiny: Tiny, reads_here: list
     assert not (out / "report.md").exists()
     assert not (out / "compare" / "manifest.json").exists()
     with pytest.raises(
-        InputError, match=r"labels were made with another corpus, gold, runs; run jobs/annotate\.py again"
+        InputError, match=r"labels were made with another corpus, gold, runs; run erag-ray annotate again"
     ):
         evaluate(tiny.config, inputs)
     message = r"means were computed from an earlier version of .*(labels|per_query)"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def job(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, *arguments: str) -> None:
-    """Run jobs/train.py with a config file."""
+    """Run erag-ray train with a config file."""
     path = pathlib.Path(config.out).parent / "train.yaml"
     path.write_text(yaml.safe_dump(dataclasses.asdict(config)))
     monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(path), *arguments])

@@ -774,7 +774,7 @@ def test_a_retriever_that_cannot_be_made_is_a_problem_of_the_config(
 # --- the examples of the guides ---
 
 EXAMPLES = files_of("python")
-MINE = re.compile(r"python jobs/compare\.py --config nq\.yaml (.*\bmy_\w+:.*)")
+MINE = re.compile(r"erag-ray compare --config nq\.yaml (.*\bmy_\w+:.*)")
 COMMANDS = [found[1] for command in job_commands() if (found := MINE.fullmatch(command))]
 
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import runpy
 import shutil
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ from given_results import RESULTS
 from models import t5_folder
 from tiny import RIGHT, Tiny, compare, job_command, num_reader_calls, table, work_of, write_tiny
 
+from erag_ray.cli import jobs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.cluster import session
@@ -318,7 +318,7 @@ def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Pa
     assert not any(out.is_sealed(schema) for schema in (LABELS, UTILITY, *RESULTS))
 
     # the same job again, on the Ray of these tests to save the start of another
-    runpy.run_path(str(ROOT / "jobs" / "compare.py"))["main"](dataclasses.replace(config, progress=False))
+    jobs.compare(dataclasses.replace(config, progress=False))
     costs = TableStore(f"{config.out}/compare").read(COSTS)
     assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written]
     keys = ["question_key", "passages_key"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.columns import LABELLED, MEASURED, DatasetColumns, table_of
+from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Evaluation, View, per_dataset
 from erag_ray.analyses.order import measure_name
 from erag_ray.analyses.parts.formats import number
@@ -25,26 +25,12 @@ from erag_ray.analyses.standing import Standing
 from erag_ray.config.job import MIN_READER_QUERIES, JobConfig
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
 from erag_ray.measures.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
-from erag_ray.store.schemas import COUNT, STRING, VALUE, table_schema
+from erag_ray.store.schemas import table_schema
 
 AUXILIARY_MEANS = table_schema(
     "auxiliary_means",
-    "dataset reader score annotator run_id depth measure cutoff ideal",
-    dataset=STRING,
-    **LABELLED,
-    run_id=STRING,
-    **MEASURED,
-    auxiliary=STRING,
-    mean=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    mean_read=VALUE,
-    low_read_=VALUE,
-    high_read_=VALUE,
-    lambda_=VALUE,
-    correlation_=VALUE,
-    num_read=COUNT,
-    num_queries=COUNT,
+    "dataset* reader* score* annotator* run_id* depth* measure* cutoff* ideal* auxiliary mean low? high? "
+    "mean_read low_read? high_read? lambda? correlation? num_read num_queries",
 )
 Name = Mapping[str, object]
 Row = tuple[object, ...]

@@ -16,21 +16,11 @@ from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field,
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.measures.agreement import TIE_DIGITS, paired_differences, paired_test
 from erag_ray.measures.scores import score_sign
-from erag_ray.store.schemas import COUNT, RANK, STRING, VALUE, table_schema
+from erag_ray.store.schemas import table_schema
 
 BEST_DEPTHS = table_schema(
     "best_depths",
-    "dataset reader score run_id",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    depth=RANK,
-    deepest=RANK,
-    difference_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_queries=COUNT,
+    "dataset* reader* score* run_id* depth deepest difference? low? high? num_queries",
 )
 Row = tuple[object, ...]
 

@@ -13,23 +13,16 @@ from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, columns_of_ce
 from erag_ray.analyses.columns import DatasetColumns, NamedColumn
 from erag_ray.analyses.comparisons import comparisons
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
-from erag_ray.analyses.paired import NOT_JUDGED, PAIRED, TEST_FIELDS, pair_name
+from erag_ray.analyses.paired import NOT_JUDGED, TEST_FIELDS, pair_name
 from erag_ray.analyses.parts.model import Format, Table
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.settings import Settings
-from erag_ray.store.schemas import QUERIES, RANK, STRING, conform, table_schema
+from erag_ray.store.schemas import QUERIES, conform, table_schema
 
 CELL_COMPARISONS = table_schema(
     "cell_comparisons",
-    "dataset reader score cell run_a run_b depth",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    cell=STRING,
-    run_a=STRING,
-    run_b=STRING,
-    depth=RANK,
-    **PAIRED,
+    "dataset* reader* score* cell* run_a* run_b* depth* difference? low? high? p_value? low_adjusted? "
+    "high_adjusted? p_adjusted? effect_size? detectable? num_needed? num_queries num_dropped reason?",
 )
 
 

@@ -20,25 +20,13 @@ from erag_ray.analyses.slices import slices_of, with_slices
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import SUFFICES
 from erag_ray.measures.agreement import wilson_interval
-from erag_ray.store.schemas import COUNT, QUERIES, RANK, SLICES, STRING, VALUE, table_schema
+from erag_ray.store.schemas import QUERIES, SLICES, STRING, table_schema
 
 CELL_SHARES = table_schema(
     "cell_shares",
-    "dataset reader score run_id depth slice value cell",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    depth=RANK,
-    slice=STRING,
+    "dataset* reader* score* run_id* depth* slice* value* cell* share? low? high? num_positive "
+    "num_queries num_dropped",
     value=STRING,
-    cell=STRING,
-    share_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_positive=COUNT,
-    num_queries=COUNT,
-    num_dropped=COUNT,
 )
 """Shares among all questions (slice ""), or among those of a slice; two rows are `RATES`."""
 RATES: Mapping[str, tuple[Collection[str], Collection[str]]] = {

@@ -18,22 +18,10 @@ from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.annotators import SUFFICES
 from erag_ray.data.runs.references import NO_PASSAGES, REFERENCES
-from erag_ray.store.schemas import FLAG, LABELS, RANK, RUNS, STRING, UTILITY, conform, table_schema
+from erag_ray.store.schemas import LABELS, RUNS, UTILITY, conform, table_schema
 from erag_ray.support.progress import StageProgress
 
-CELLS = table_schema(
-    "cells",
-    "reader score run_id query_id depth",
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    alone_=FLAG,
-    list_=FLAG,
-    closed_book_=FLAG,
-    cell_=STRING,
-)
+CELLS = table_schema("cells", "reader* score* run_id* query_id* depth* alone? list? closed_book? cell?")
 """``alone``: one of the first ``depth`` documents suffices; ``list``: the list of all of them suffices;
 ``closed_book``: the reader needs no document. Null: not judged."""
 CELL_OF: Mapping[tuple[bool, bool, bool], str] = {

@@ -13,24 +13,14 @@ import polars as pl
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
 from erag_ray.measures.agreement import PoweredValues, permutations, permutations_among, resample_weights
-from erag_ray.store.schemas import COUNT, RANK, STRING, VALUE, TableSchema, conform, table_schema
+from erag_ray.store.schemas import TableSchema, conform, table_schema
 
 DIGITS = 12
 """Values are compared to this many digits: sums of the same labels in another order must tie."""
 COLUMN = ["reader", "score", "annotator", "run_id", "depth", "measure", "cutoff", "ideal"]
-MEASURED = {"depth": RANK, "measure": STRING, "cutoff": RANK, "ideal": STRING}
-"""Columns that say what is measured of a list."""
-LABELLED = {"reader": STRING, "score": STRING, "annotator": STRING}
-INTERVAL = {"low_": VALUE, "high_": VALUE}
-COUNTED = {"num_queries": COUNT, "num_dropped": COUNT}
 PER_QUERY = table_schema(
     "per_query",
-    "reader score annotator query_id run_id depth measure cutoff ideal",
-    **LABELLED,
-    query_id=STRING,
-    run_id=STRING,
-    **MEASURED,
-    value_=VALUE,
+    "reader* score* annotator* query_id* run_id* depth* measure* cutoff* ideal* value?",
 )
 NamedColumn = tuple[Mapping[str, object], Floats]
 

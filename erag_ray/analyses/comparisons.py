@@ -9,10 +9,10 @@ import polars as pl
 
 from erag_ray.analyses.answer import listed_and, needed_questions, not_compared, other_depths
 from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
-from erag_ray.analyses.columns import LABELLED, MEASURED, DatasetColumns
+from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, at_full_depth, by_measure, reasons
-from erag_ray.analyses.paired import DIFFERENCE_FIELDS, PAIRED, compare_runs, pair_name, paired_caption
+from erag_ray.analyses.paired import DIFFERENCE_FIELDS, compare_runs, pair_name, paired_caption
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.analyses.parts.model import Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
@@ -20,17 +20,13 @@ from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.analyses.standing import Pairs, Standing
 from erag_ray.annotators import label_sign
 from erag_ray.data.runs.references import END_TO_END
-from erag_ray.store.schemas import STRING, table_schema
+from erag_ray.store.schemas import table_schema
 
 COMPARISONS = table_schema(
     "comparisons",
-    "dataset reader score annotator run_a run_b depth measure cutoff ideal",
-    dataset=STRING,
-    **LABELLED,
-    run_a=STRING,
-    run_b=STRING,
-    **MEASURED,
-    **PAIRED,
+    "dataset* reader* score* annotator* run_a* run_b* depth* measure* cutoff* ideal* difference? low? "
+    "high? p_value? low_adjusted? high_adjusted? p_adjusted? effect_size? detectable? num_needed? "
+    "num_queries num_dropped reason?",
 )
 MAX_SHOWN = 20
 """With more runs, only pairs with the best run are shown."""

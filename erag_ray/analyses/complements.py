@@ -15,23 +15,11 @@ from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import crosstab, estimate, names
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.measures.agreement import wilson_interval
-from erag_ray.store.schemas import COUNT, QUERIES, RANK, STRING, VALUE, table_schema
+from erag_ray.store.schemas import QUERIES, table_schema
 
 COMPLEMENTS = table_schema(
     "complements",
-    "dataset reader score run_a run_b depth quantity",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_a=STRING,
-    run_b=STRING,
-    depth=RANK,
-    quantity=STRING,
-    share_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_queries=COUNT,
-    num_dropped=COUNT,
+    "dataset* reader* score* run_a* run_b* depth* quantity* share? low? high? num_queries num_dropped",
 )
 COMPLEMENT_QUANTITIES: Mapping[str, str] = {
     "useful_a": "run A has a useful document",

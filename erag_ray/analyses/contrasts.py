@@ -12,9 +12,6 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.columns import (
-    COUNTED,
-    INTERVAL,
-    MEASURED,
     DatasetColumns,
     Draws,
     NamedColumn,
@@ -33,23 +30,12 @@ from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import agreement_sign, annotator_named
 from erag_ray.measures.agreement import Resampled, difference_of, holm, resampled_agreement
 from erag_ray.measures.lists import MEASURES
-from erag_ray.store.schemas import STRING, VALUE, table_schema
+from erag_ray.store.schemas import table_schema
 
 CONTRASTS = table_schema(
     "contrasts",
-    "dataset reader score annotator_a annotator_b run_id depth measure cutoff ideal statistic",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    annotator_a=STRING,
-    annotator_b=STRING,
-    run_id=STRING,
-    **MEASURED,
-    statistic=STRING,
-    difference_=VALUE,
-    **INTERVAL,
-    p_value_=VALUE,
-    **COUNTED,
+    "dataset* reader* score* annotator_a* annotator_b* run_id* depth* measure* cutoff* ideal* statistic* "
+    "difference? low? high? p_value? num_queries num_dropped",
 )
 NUM_AGREEMENTS = 4
 """Annotators whose agreement is named."""

@@ -12,8 +12,6 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.columns import (
-    LABELLED,
-    MEASURED,
     DatasetColumns,
     Draws,
     NamedColumn,
@@ -38,27 +36,12 @@ from erag_ray.measures.agreement import (
     agree_over_runs,
     permutation_p_values,
 )
-from erag_ray.store.schemas import COUNT, STRING, VALUE, table_schema
+from erag_ray.store.schemas import table_schema
 
 CORRELATIONS = table_schema(
     "correlations",
-    "dataset reader score annotator over run_id depth measure cutoff ideal statistic",
-    dataset=STRING,
-    **LABELLED,
-    over=STRING,
-    run_id=STRING,
-    **MEASURED,
-    statistic=STRING,
-    value_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    ceiling_=VALUE,
-    p_value_=VALUE,
-    num_queries=COUNT,
-    num_runs=COUNT,
-    num_dropped=COUNT,
-    num_varied=COUNT,
-    reason_=STRING,
+    "dataset* reader* score* annotator* over* run_id* depth* measure* cutoff* ideal* statistic* value? "
+    "low? high? ceiling? p_value? num_queries num_runs num_dropped num_varied reason?",
 )
 FEW_VARIED = 20
 MIN_VARIED = 5

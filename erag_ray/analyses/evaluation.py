@@ -119,12 +119,12 @@ def check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mappin
     """
     folder = tables.folder.root
     if not tables.is_sealed(schema):
-        raise InputError([f"{folder}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])
+        raise InputError([f"{folder}: no sealed {schema.name}; run erag-ray {job} or erag-ray compare first"])
     manifest = tables.manifest(schema)
     # a table may be of a sample of the questions where this config names none
     keys = dict.fromkeys([*wanted, *SAMPLE_KEYS])
     other = [key for key in keys if manifest["config"].get(key) != wanted.get(key)]
     other += stale(manifest, tables)
     if other:
-        text = f"{folder}: {schema.name} were made with another {', '.join(other)}; run jobs/{job}.py again"
+        text = f"{folder}: {schema.name} were made with another {', '.join(other)}; run erag-ray {job} again"
         raise InputError([f"{text} (cached responses are used again)"])

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
-from erag_ray.analyses.columns import COUNTED, INTERVAL, LABELLED, MEASURED, DatasetColumns, table_of
+from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, per_dataset
 from erag_ray.analyses.order import (
     MAX_RUNS,
@@ -28,18 +28,12 @@ from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
 from erag_ray.measures.agreement import mean_intervals
-from erag_ray.store.schemas import STRING, VALUE, table_schema
+from erag_ray.store.schemas import table_schema
 
 MEANS = table_schema(
     "means",
-    "dataset reader score annotator run_id depth measure cutoff ideal",
-    dataset=STRING,
-    **LABELLED,
-    run_id=STRING,
-    **MEASURED,
-    mean_=VALUE,
-    **INTERVAL,
-    **COUNTED,
+    "dataset* reader* score* annotator* run_id* depth* measure* cutoff* ideal* mean? low? high? "
+    "num_queries num_dropped",
 )
 UTILITY_MEANING = "utility@k: score of the reader's output with the first k documents. "
 

@@ -24,25 +24,13 @@ from erag_ray.measures.agreement import (
     paired_differences,
     round_up,
 )
-from erag_ray.store.schemas import COUNT, STRING, VALUE, TableSchema
+from erag_ray.store.schemas import TableSchema
 
-PAIRED = {
-    "difference_": VALUE,
-    "low_": VALUE,
-    "high_": VALUE,
-    "p_value_": VALUE,
-    "low_adjusted_": VALUE,
-    "high_adjusted_": VALUE,
-    "p_adjusted_": VALUE,
-    "effect_size_": VALUE,
-    "detectable_": VALUE,
-    "num_needed_": COUNT,
-    "num_queries": COUNT,
-    "num_dropped": COUNT,
-    "reason_": STRING,
-}
-"""Columns of a table of pairs of runs, of which `compare_runs` computes the values."""
-FIGURES = tuple(name.strip("_") for name in list(PAIRED)[:10])
+FIGURES = (
+    *("difference", "low", "high", "p_value", "low_adjusted", "high_adjusted", "p_adjusted"),
+    *("effect_size", "detectable", "num_needed"),
+)
+"""Columns that are null where a pair of runs is not compared."""
 NO_VARIATION = "no variation: the difference is the same for every query"
 """Why a pair that is compared has no effect size and no detectable difference."""
 NOT_JUDGED = "no query is judged in both runs"

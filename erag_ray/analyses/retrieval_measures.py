@@ -29,21 +29,14 @@ from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import as_frame
-from erag_ray.store.schemas import COUNT, RANK, RUNS, STRING, UTILITY, VALUE, conform, table_schema
+from erag_ray.store.schemas import RUNS, UTILITY, conform, table_schema
 from erag_ray.store.stages.stage import Append, Stage, ensure
 from erag_ray.store.tables import TableStore
 from erag_ray.support.progress import stage_progress
 
 RETRIEVAL_MEASURES = table_schema(
     "retrieval_measures",
-    "dataset run_id measure cutoff",
-    dataset=STRING,
-    run_id=STRING,
-    measure=STRING,
-    cutoff=RANK,
-    value_=VALUE,
-    num_queries=COUNT,
-    num_dropped=COUNT,
+    "dataset* run_id* measure* cutoff* value? num_queries num_dropped",
 )
 """Cutoff 0: the measure has no cutoff."""
 LIST = ["run_id", "query_id"]

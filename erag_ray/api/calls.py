@@ -45,7 +45,7 @@ def compare(
     out: str | os.PathLike[str] = "results/comparison",
     **keys: Any,
 ) -> Result:
-    """Compare retrievers by the reader that uses them; what jobs/compare.py does, for data in memory.
+    """Compare retrievers by the reader that uses them; what erag-ray compare does, for data in memory.
 
     Responses are cached in ``cache_dir``: a second call runs only requests that are new. The inputs are written to
     ``<out>/given``, with the config of the job that does the same.
@@ -61,7 +61,7 @@ def compare(
         retrievers: name -> runs to make first, as in a job: ``{"bm25": {"kind": "bm25"}}``; needs ``passages``.
         passages: ``{doc_id: text}``, rows with ``doc_id``, ``text`` and ``title``, or paths of passage files.
         out: folder or URI of the results.
-        **keys: all other keys of jobs/compare.py, such as ``score``, ``depth``, ``annotators``, ``cache_dir``,
+        **keys: all other keys of erag-ray compare, such as ``score``, ``depth``, ``annotators``, ``cache_dir``,
             ``num_queries``, ``slices``, ``max_cost``, ``progress``.
 
     Returns:

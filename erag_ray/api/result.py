@@ -34,7 +34,7 @@ class Result:
     ``per_query``, ``comparisons``, ``correlations``, ... (``dir(result)`` lists them; columns: erag_ray/README.md).
 
     Args:
-        out: folder or URI of a finished comparison, of Python or of jobs/compare.py.
+        out: folder or URI of a finished comparison, of Python or of erag-ray compare.
 
     Raises:
         InputError: there is none, or its tables were changed.

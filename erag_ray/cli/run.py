@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import inspect
 import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from erag_ray import __version__
+from erag_ray.cli.jobs import JOBS
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.support.logs import on_stderr
 from erag_ray.support.masking import masked_traceback
@@ -31,8 +34,7 @@ Config = TypeVar("Config", bound=WritesOut)
 def run_job(kind: type[Config], main: Callable[[Config], int | None], description: str) -> None:
     """Parse the command line and run a job.
 
-    Nothing heavy is imported before the command line and its config files are right: so a file of ``jobs/`` imports
-    what it needs inside its ``main``.
+    Nothing heavy is imported before the command line and its config files are right.
 
     Exit codes: 0; 2 for bad input, with one message and nothing sealed; 1 for another reason that the job knows, or a
     disk or network that fails; another that ``main`` returns as its verdict; 130 after Ctrl-C and 143 after SIGTERM,
@@ -52,31 +54,38 @@ def run_job(kind: type[Config], main: Callable[[Config], int | None], descriptio
             raise SystemExit(termination.exit_code) from None
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """A job of an extra: an entry point of the group ``erag_ray.jobs``.
-
-    Attributes:
-        config: its config.
-        main: runs it; imports what is heavy itself, and returns an exit code or None.
-    """
-
-    config: type[Any]
-    main: Callable[[Any], int | None]
-
-
-def run_extra(name: str, description: str) -> None:
-    """Parse the command line and run the job called ``name`` of an extra, as `run_job` does.
+def run(name: str) -> None:
+    """Parse the command line and run the job of a name, as `run_job` does.
 
     Raises:
-        SystemExit: 2 where the extra is not installed or cannot be imported.
+        SystemExit: 2 where there is no such job, or it cannot be imported.
     """
-    if name not in plugins("job"):
-        print(f"the job {name} belongs to an extra of erag_ray that is not installed", file=sys.stderr)
-        raise SystemExit(2)
     try:
-        job: Job = find("job", name, {})
+        job = find("job", name, JOBS)
     except ValueError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
-    run_job(job.config, job.main, description)
+    run_job(job.config, job.main, inspect.getdoc(job.main) or "")
+
+
+def main() -> None:
+    """Run the job that is the first word of the command line, or list all."""
+    name = sys.argv[1] if sys.argv[1:] else "--help"
+    if name in ("-h", "--help", "--version"):
+        print(f"erag-ray {__version__}" if name == "--version" else _usage())
+        return
+    sys.argv[:2] = [f"erag-ray {name}"]
+    run(name)
+
+
+def _usage() -> str:
+    """Return the names of all jobs, and the first line of the help of each."""
+    lines = ["usage: erag-ray JOB --config FILE.yaml [--KEY VALUE ...], or erag-ray JOB --help", ""]
+    for name in {**JOBS, **plugins("job")}:
+        with contextlib.suppress(ValueError):
+            text = inspect.getdoc(find("job", name, JOBS).main) or ""
+            lines.append(f"  {name:12}{text.partition(chr(10))[0]}")
+    cluster = (
+        "on a cluster, in a clone: ray job submit --working-dir . -- python jobs/JOB.py --config FILE.yaml"
+    )
+    return "\n".join([*lines, "", cluster])

@@ -66,7 +66,7 @@ class PassageKeys(Keys):
 
     passages: list[Text] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or the
-    corpus folder that jobs/retrieve.py has made. None are needed where the runs bring their texts."""
+    corpus folder that erag-ray retrieve has made. None are needed where the runs bring their texts."""
 
     knowledge_source: list[Text] = field(default_factory=list)
     """Instead of passages, with retrievers: pages, which are split. KILT's knowledge source or WikiExtractor's JSON

@@ -83,7 +83,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     texts as .jsonl)."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
-    """Runs to be made first: name -> how (see jobs/retrieve.py); they are added to the given ones."""
+    """Runs to be made first: name -> how (see erag-ray retrieve); they are added to the given ones."""
 
     retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""

@@ -27,7 +27,7 @@ class ReportConfig(Keys):
     PATHS: ClassVar = ("out",)
 
     out: Text = "results/job"
-    """Folder of a finished job (jobs/compare.py or jobs/evaluate.py); the report is written there."""
+    """Folder of a finished job (erag-ray compare or erag-ray evaluate); the report is written there."""
 
     verbose: Flag = False
     """Print all tables, warnings and notes before the verdict."""

@@ -325,7 +325,7 @@ def prepared(config: JobConfig) -> Inputs:
     store = TableStore(config.out)
     if problems := _stage(config, lambda append: {}).differences(store):
         raise InputError(
-            [f"{config.out}: {problem}; run jobs/prepare.py with this config" for problem in problems]
+            [f"{config.out}: {problem}; run erag-ray prepare with this config" for problem in problems]
         )
     with stage_progress("loading sealed inputs", show=config.progress):
         inputs = _sealed(store)

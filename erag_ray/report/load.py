@@ -29,10 +29,10 @@ def load(folder: str) -> Results:
     """
     store = TableStore(folder)
     if not store.is_sealed(MEANS):
-        raise InputError([f"{folder}: no sealed means; run jobs/compare.py or jobs/evaluate.py first"])
+        raise InputError([f"{folder}: no sealed means; run erag-ray compare or erag-ray evaluate first"])
     if others := stale(store.manifest(MEANS), store):
         text = f"{folder}: means were computed from an earlier version of {', '.join(others)}"
-        raise InputError([f"{text}; run jobs/compare.py or jobs/evaluate.py again"])
+        raise InputError([f"{text}; run erag-ray compare or erag-ray evaluate again"])
     return _Loading(store).results()
 
 

@@ -26,6 +26,35 @@ VALUE = pa.float64()
 VALUES = pa.large_list(VALUE)
 COUNTS = pa.large_list(COUNT)
 FLAG = pa.bool_()
+COLUMNS = {
+    STRING: (
+        "annotator annotator_a annotator_b auxiliary better cell credit dataset doc_id effect error "
+        "error_kind ideal job kind majority_answer measure model order output over page_id probability "
+        "quantity query_id question reader reason run_a run_b run_id score slice stage statistic text title"
+    ),
+    VALUE: (
+        "agreement ceiling correlation detectable device_seconds difference effect_size high high_adjusted "
+        "high_read label lambda low low_adjusted low_read majority_score majority_share mean mean_read "
+        "p_adjusted p_value price price_saved seconds share share_changed share_high share_low "
+        "standard_error value"
+    ),
+    RANK: "cutoff deepest depth fact look place rank",
+    COUNT: (
+        "form num_abstained num_at_limit num_cached_prompt_tokens num_copied num_correct num_distinct "
+        "num_documents num_dropped num_empty num_incorrect num_misspelt num_needed num_not_asked "
+        "num_output_tokens num_outputs num_positive num_prompt_tokens num_queries num_read num_reader_calls "
+        "num_readings num_requests num_runs num_saved num_truncated_passage_tokens "
+        "num_truncated_question_tokens num_unusable num_varied peak_memory_bytes"
+    ),
+    FLAG: "alone closed_book list settled",
+    KEY: "passages_key question_key",
+    STRINGS: "answers doc_ids evidence texts titles",
+    VALUES: "logprobs",
+    COUNTS: "num_answer_tokens",
+    ROWS: "gold passages",
+}
+"""Type -> the columns that have it, in whatever table."""
+TYPES = {name: kind for kind, names in COLUMNS.items() for name in names.split()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +71,19 @@ class TableSchema:
         return pa.Table.from_batches([], schema=self.columns)
 
 
-def table_schema(name: str, key: str, **columns: pa.DataType) -> TableSchema:
-    """Define a table; a trailing underscore in a column's name marks it nullable."""
-    fields = [
-        pa.field(column.removesuffix("_"), kind, nullable=column.endswith("_"))
-        for column, kind in columns.items()
-    ]
-    return TableSchema(name=name, columns=pa.schema(fields), key=tuple(key.split()))
+def table_schema(name: str, columns: str, **types: pa.DataType) -> TableSchema:
+    """Define a table.
+
+    Args:
+        name: of the table.
+        columns: their names, with ``*`` after those that identify a row and ``?`` after those that may be null.
+        types: of columns that are not in `TYPES`, or are of another type here.
+    """
+    words = {word.rstrip("*?"): word for word in columns.split()}
+    kinds = {**TYPES, **types}
+    fields = [pa.field(column, kinds[column], nullable=word.endswith("?")) for column, word in words.items()]
+    key = tuple(column for column, word in words.items() if word.endswith("*"))
+    return TableSchema(name=name, columns=pa.schema(fields), key=key)
 
 
 def of_slices(name: str, whole: TableSchema) -> TableSchema:
@@ -59,47 +94,19 @@ def of_slices(name: str, whole: TableSchema) -> TableSchema:
     )
 
 
-QUERIES = table_schema(
-    "queries", "query_id", query_id=STRING, dataset=STRING, question=STRING, answers=STRINGS, score=STRING
-)
-PROVENANCE = table_schema(
-    "provenance", "query_id rank", query_id=STRING, rank=RANK, page_id_=STRING, doc_id_=STRING
-)
+QUERIES = table_schema("queries", "query_id* dataset question answers score")
+PROVENANCE = table_schema("provenance", "query_id* rank* page_id? doc_id?")
 """A gold page or a gold document in each row, numbered by question: documents first, best first. A page matches the
 ``page_id`` of a passage, a document its ``doc_id``; whether a run or a passage file has them does not matter."""
-CORPUS = table_schema("corpus", "doc_id", doc_id=STRING, page_id_=STRING, title=STRING, text=STRING)
-RUNS = table_schema(
-    "runs", "run_id query_id rank", run_id=STRING, query_id=STRING, rank=RANK, doc_id=STRING, score_=VALUE
-)
-RETRIEVAL_SECONDS = table_schema(
-    "retrieval_seconds", "run_id query_id", run_id=STRING, query_id=STRING, seconds=VALUE
-)
+CORPUS = table_schema("corpus", "doc_id* page_id? title text")
+RUNS = table_schema("runs", "run_id* query_id* rank* doc_id score?", score=VALUE)
+RETRIEVAL_SECONDS = table_schema("retrieval_seconds", "run_id* query_id* seconds")
 """Latency of the retrieval of each list; no row where it is unknown."""
-GOLD = table_schema("gold", "query_id rank", query_id=STRING, rank=RANK, doc_id=STRING)
+GOLD = table_schema("gold", "query_id* rank* doc_id")
 """The list of gold passages that a reader gets: only passages that have a text."""
-REQUESTS = table_schema(
-    "requests",
-    "kind query_id doc_ids",
-    kind=STRING,
-    query_id=STRING,
-    doc_ids=STRINGS,
-    model=STRING,
-    reader=STRING,
-    question_key=KEY,
-    passages_key=KEY,
-)
+REQUESTS = table_schema("requests", "kind* query_id* doc_ids* model reader question_key passages_key")
 """All requests, by kind; several rows may share a key. ``reader`` is the one whose labels use the responses."""
-PENDING = table_schema(
-    "pending",
-    "question_key passages_key",
-    question_key=KEY,
-    passages_key=KEY,
-    form=COUNT,
-    question=STRING,
-    titles=STRINGS,
-    texts=STRINGS,
-    answers=STRINGS,
-)
+PENDING = table_schema("pending", "question_key* passages_key* form question titles texts answers")
 """Distinct requests to one model without a cached response; ``form`` is an index in a list of forms."""
 ERROR_KINDS = {
     "input": "would occur anywhere, such as a prompt too long; final, unless a job retries errors (retry_failed)",
@@ -110,144 +117,43 @@ ERROR_KINDS = {
 """RESPONSES.error_kind -> what it means."""
 RESPONSES = table_schema(
     "responses",
-    "model question_key passages_key",
-    model=STRING,
-    question_key=KEY,
-    passages_key=KEY,
-    output_=STRING,
-    logprobs=VALUES,
-    num_answer_tokens=COUNTS,
-    error_=STRING,
-    error_kind_=STRING,
-    num_prompt_tokens=COUNT,
-    num_output_tokens=COUNT,
-    num_truncated_question_tokens=COUNT,
-    num_truncated_passage_tokens=COUNT,
+    "model* question_key* passages_key* output? logprobs num_answer_tokens error? error_kind? "
+    "num_prompt_tokens num_output_tokens num_truncated_question_tokens num_truncated_passage_tokens",
 )
-LABELS = table_schema(
-    "labels",
-    "reader score annotator query_id doc_id",
-    reader=STRING,
-    score=STRING,
-    annotator=STRING,
-    query_id=STRING,
-    doc_id=STRING,
-    label_=VALUE,
-)
-UTILITY = table_schema(
-    "utility",
-    "reader score run_id query_id depth",
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    value_=VALUE,
-)
-DOCUMENT_OUTPUTS = table_schema(
-    "document_outputs",
-    "reader query_id doc_id",
-    reader=STRING,
-    query_id=STRING,
-    doc_id=STRING,
-    output_=STRING,
-)
+LABELS = table_schema("labels", "reader* score* annotator* query_id* doc_id* label?")
+UTILITY = table_schema("utility", "reader* score* run_id* query_id* depth* value?")
+DOCUMENT_OUTPUTS = table_schema("document_outputs", "reader* query_id* doc_id* output?")
 """Output of a reader with a single document; null for an error."""
-LIST_OUTPUTS = table_schema(
-    "list_outputs",
-    "reader run_id query_id depth",
-    reader=STRING,
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    output_=STRING,
-)
+LIST_OUTPUTS = table_schema("list_outputs", "reader* run_id* query_id* depth* output?")
 """Output of a reader with each list of UTILITY, including the reference runs."""
-LIST_TOKENS = table_schema(
-    "list_tokens",
-    "reader run_id query_id depth",
-    reader=STRING,
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    num_prompt_tokens=COUNT,
-)
+LIST_TOKENS = table_schema("list_tokens", "reader* run_id* query_id* depth* num_prompt_tokens")
 """Length of the prompt with each list of UTILITY, including the reference runs."""
 # values of questions at a path of their records, or other properties, to report them separately
-SLICES = table_schema("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
+SLICES = table_schema("slices", "query_id* slice* value", value=STRING)
 # gold answers of a question that each say another thing, with their accepted forms
-FACTS = table_schema("facts", "query_id fact", query_id=STRING, fact=RANK, answers=STRINGS)
+FACTS = table_schema("facts", "query_id* fact* answers")
 # score of the reader's output with a single document, for one fact
-FACT_LABELS = table_schema(
-    "fact_labels",
-    "reader score query_id doc_id fact",
-    reader=STRING,
-    score=STRING,
-    query_id=STRING,
-    doc_id=STRING,
-    fact=RANK,
-    label_=VALUE,
-)
+FACT_LABELS = table_schema("fact_labels", "reader* score* query_id* doc_id* fact* label?")
 # outputs of a reader by kind of list (depth 0: no documents): counts, and share and score of the majority answer
 OUTPUTS = table_schema(
     "outputs",
-    "dataset reader kind depth",
-    dataset=STRING,
-    reader=STRING,
-    kind=STRING,
-    depth=RANK,
-    num_outputs=COUNT,
-    num_distinct=COUNT,
-    num_empty=COUNT,
-    num_at_limit_=COUNT,
-    num_copied=COUNT,
-    num_misspelt=COUNT,
-    majority_answer=STRING,
-    majority_share=VALUE,
-    majority_score_=VALUE,
+    "dataset* reader* kind* depth* num_outputs num_distinct num_empty num_at_limit? num_copied "
+    "num_misspelt majority_answer majority_share majority_score?",
 )
 COMMON_OUTPUTS = table_schema(
     "common_outputs",
-    "dataset reader kind depth place",
-    dataset=STRING,
-    reader=STRING,
-    kind=STRING,
-    depth=RANK,
-    place=RANK,
-    output=STRING,
-    num_outputs=COUNT,
-    share=VALUE,
+    "dataset* reader* kind* depth* place* output num_outputs share",
 )
 # verdicts of a judge on a reader's outputs, by kind of list (depth 0: no documents): counts
 JUDGEMENTS = table_schema(
     "judgements",
-    "dataset reader kind depth",
-    dataset=STRING,
-    reader=STRING,
-    kind=STRING,
-    depth=RANK,
-    num_outputs=COUNT,
-    num_correct=COUNT,
-    num_incorrect=COUNT,
-    num_abstained=COUNT,
-    num_unusable=COUNT,
-    num_not_asked=COUNT,
+    "dataset* reader* kind* depth* num_outputs num_correct num_incorrect num_abstained num_unusable "
+    "num_not_asked",
 )
 COSTS = table_schema(
     "costs",
-    "stage job model",
-    stage=STRING,
-    job=STRING,
-    model=STRING,
-    num_requests=COUNT,
-    num_reader_calls=COUNT,
-    num_prompt_tokens=COUNT,
-    num_output_tokens=COUNT,
-    num_cached_prompt_tokens=COUNT,
-    price_=VALUE,
-    seconds=VALUE,
-    device_seconds=VALUE,
-    peak_memory_bytes=COUNT,
+    "stage* job* model* num_requests num_reader_calls num_prompt_tokens num_output_tokens "
+    "num_cached_prompt_tokens price? seconds device_seconds peak_memory_bytes",
 )
 
 TABLES = {

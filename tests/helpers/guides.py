@@ -49,7 +49,7 @@ def job_commands() -> list[str]:
     """Return every distinct command of a job, without `ray job submit` before it."""
     lines = [line for body in blocks("bash") for line in body.replace("\\\n", " ").splitlines()]
     commands = [re.sub(r"^ray job submit .*? -- ", "", line).strip() for line in lines]
-    return list(dict.fromkeys(command for command in commands if "python jobs/" in command))
+    return list(dict.fromkeys(command for command in commands if re.match("python jobs/|erag-ray ", command)))
 
 
 def section(name: str, title: str) -> str:

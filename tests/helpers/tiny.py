@@ -34,9 +34,10 @@ from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import parts_as_markdown
 from erag_ray.report.stage import report
+from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import COSTS, LABELS, UTILITY, TableSchema
-from erag_ray.store.stages.lock import locked
 from erag_ray.store.tables import TableStore
+from erag_ray.support.ownership import read_marker, write_marker
 
 # query: (question, answer, gold page)
 QUESTIONS = {
@@ -166,18 +167,20 @@ def write_tiny(folder: pathlib.Path) -> Tiny:
 def compare(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, and what it had to read."""
     plan = make_tables(tiny)
-    with locked(tiny.config.out):
-        report(tiny.config, rich.console.Console(file=io.StringIO(), width=200))
+    report(tiny.config, rich.console.Console(file=io.StringIO(), width=200))
+    mark(tiny.config.out)
     return plan
+
+
+def mark(out: str) -> None:
+    """Make a folder a job's that steps alone have written, without what starts a job."""
+    if read_marker(folder := Folder(out)) is None:
+        files = (path for path in pathlib.Path(out).rglob("*") if path.is_file())
+        write_marker(folder, [str(path.relative_to(out)) for path in files])
 
 
 def make_tables(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, without its report, which is half of the time."""
-    with locked(tiny.config.out):
-        return _make_tables(tiny)
-
-
-def _make_tables(tiny: Tiny) -> StagePlan:
     inputs = prepare(tiny.config)
     more = further_lists(tiny.config, inputs)
     plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True, more=more)
@@ -188,6 +191,7 @@ def _make_tables(tiny: Tiny) -> StagePlan:
         extension.score(tiny.config, inputs, finished)
     assert evaluate(tiny.config, inputs) == []
     export(tiny.config, inputs)
+    mark(tiny.config.out)
     return plan
 
 

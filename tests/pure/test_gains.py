@@ -500,7 +500,7 @@ def test_labels_of_another_noise_are_not_taken_for_these(
     compare(some)
     monkeypatch.setattr("erag_ray.inputs.dependencies.PER_QUESTION", 2)
     with pytest.raises(
-        InputError, match=r"labels were made with another unrelated; run jobs/annotate.py again"
+        InputError, match=r"labels were made with another unrelated; run erag-ray annotate again"
     ):
         evaluate(some.config, prepared(some.config))
 

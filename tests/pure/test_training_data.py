@@ -242,5 +242,5 @@ def test_a_card_names_no_folder_of_this_machine(job: LabelledJob) -> None:
 
 
 def test_an_unfinished_folder_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InputError, match=r"no sealed queries, corpus, .*run jobs/compare\.py"):
+    with pytest.raises(InputError, match=r"no sealed queries, corpus, .*run erag-ray compare"):
         load_job(str(tmp_path / "nothing"))

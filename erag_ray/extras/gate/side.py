@@ -27,7 +27,7 @@ NEEDED_KEYS: Mapping[TableSchema, Sequence[str]] = {
     UTILITY: ("end_to_end_depths", "reader"),
 }
 """Settings in the manifests of tables that a comparison looks at."""
-AGAIN = "Run jobs/compare.py again (what was answered is not computed again)"
+AGAIN = "Run erag-ray compare again (what was answered is not computed again)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Side:
         where = f"{self.name}: {self.folder}"
         if any(spec.lists is judged_pairs for spec in request_specs([auxiliary])) and self._judges_a_sample:
             text = f"{where}: {auxiliary} must label all questions, but its judge graded a sample"
-            raise InputError([f"auxiliary: {text}. Run jobs/compare.py without judge.num_queries"])
+            raise InputError([f"auxiliary: {text}. Run erag-ray compare without judge.num_queries"])
         for measure in OF_LISTS:
             column = chosen.filter(measure=measure).drop_nulls("value")
             if column.height:
@@ -93,7 +93,7 @@ class Side:
         text = (
             f"has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader: {names}"
         )
-        raise InputError([f"auxiliary: {where} {text}. Name one of these, or run jobs/compare.py with it"])
+        raise InputError([f"auxiliary: {where} {text}. Name one of these, or run erag-ray compare with it"])
 
     @property
     def _judges_a_sample(self) -> bool:
@@ -151,7 +151,7 @@ def _manifests(store: TableStore, where: str) -> dict[TableSchema, Mapping[str, 
     missing = [schema.name for schema in NEEDED if not store.is_sealed(schema)]
     if missing:
         text = f"no sealed {', '.join(missing)}, so it is no finished job of this version"
-        raise InputError([f"{where}: {text}. Run jobs/compare.py with its config first"])
+        raise InputError([f"{where}: {text}. Run erag-ray compare with its config first"])
     manifests: dict[TableSchema, Mapping[str, Any]] = {
         schema: read_manifest(store.folder, schema.name, form=TABLE_MANIFEST) for schema in NEEDED
     }

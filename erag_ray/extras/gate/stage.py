@@ -90,7 +90,7 @@ def _check_judged(pairs: pl.DataFrame, judged: pl.DataFrame, depth: int) -> None
     if missing or pairs.is_empty():
         where = ", ".join(missing) or "either side"
         text = f"no question of {where} has a score in both with {counted(depth, 'document')}"
-        raise InputError([f"candidate: {text}. Run jobs/compare.py with retry_failed: true"])
+        raise InputError([f"candidate: {text}. Run erag-ray compare with retry_failed: true"])
 
 
 def _by_dataset(judged: pl.DataFrame) -> dict[str, Floats]:
@@ -175,7 +175,7 @@ def _depth(depth: int | None, baseline: Side, candidate: Side) -> int:
         f"{side.name} has {', '.join(map(str, side.depths))}" for side in (baseline, candidate)
     )
     wanted = "they have none in common" if depth is None else f"not both have {depth}"
-    todo = "Set depth to a common one, or run jobs/compare.py with end_to_end_depths that hold it"
+    todo = "Set depth to a common one, or run erag-ray compare with end_to_end_depths that hold it"
     raise InputError([f"depth: {wanted}: the {has} as depths of end-to-end scores. {todo}"])
 
 

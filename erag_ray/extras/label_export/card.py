@@ -136,7 +136,7 @@ def _origin(job: LabelledJob, config: ExportConfig) -> str:
         else ""
     )
     return (
-        f"By `jobs/export.py` of erag_ray (labels by version {job.version}, digest `{job.digest}`), annotator "
+        f"By `erag-ray export` of erag_ray (labels by version {job.version}, digest `{job.digest}`), annotator "
         f"`{config.annotator}`, threshold {job.threshold:g}, seed {config.seed}. Reader: {settings or 'none'}.{cut} "
         "The labels hold for this reader: another may be helped by other documents."
     )

@@ -15,7 +15,7 @@ class ExportConfig(Keys):
     PATHS: ClassVar = ("job", "out")
 
     job: Text = "results/job"
-    """Folder of a finished job (jobs/compare.py or jobs/annotate.py)."""
+    """Folder of a finished job (erag-ray compare or erag-ray annotate)."""
 
     annotator: Text = "erag"
     """The annotator whose labels make the training data. The dataset of labels has those of all annotators."""

@@ -58,16 +58,16 @@ def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
     """
     store = TableStore(folder)
     if missing := [schema.name for schema in NEEDED if not store.is_sealed(schema)]:
-        text = f"{folder}: no sealed {', '.join(missing)}; run jobs/compare.py or jobs/annotate.py to the end first"
+        text = f"{folder}: no sealed {', '.join(missing)}; run erag-ray compare or erag-ray annotate to the end first"
         raise InputError([f"job: {text}"])
     for schema in (LABELS, DOCUMENT_OUTPUTS):
         if others := stale(store.manifest(schema), store):
             text = f"{schema.name} were computed from an earlier version of {', '.join(others)}"
-            raise InputError([f"job: {folder}: {text}; run jobs/compare.py or jobs/annotate.py again"])
+            raise InputError([f"job: {folder}: {text}; run erag-ray compare or erag-ray annotate again"])
     tables = {schema.name: store.read(schema) for schema in NEEDED}
     if tables["labels"].is_empty():
         raise InputError(
-            [f"job: {folder}: the table labels is empty. Run jobs/compare.py with other annotators"]
+            [f"job: {folder}: the table labels is empty. Run erag-ray compare with other annotators"]
         )
     manifest = store.manifest(LABELS)
     datasets = store.manifest(QUERIES)["config"].get("datasets", {})

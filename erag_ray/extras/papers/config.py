@@ -26,7 +26,7 @@ class PapersConfig(Keys):
     """Figure 3: FiD and IPA -> comparison, both with the same questions and runs."""
 
     dual_labels: Text | None = None
-    """Table 3 of the dual-label paper: a job of jobs/dual_labels.py."""
+    """Table 3 of the dual-label paper: a job of erag-ray dual_labels."""
 
     size_depth: AtLeast1 = 50
     """Figure 2: number of documents."""

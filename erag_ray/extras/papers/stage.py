@@ -51,7 +51,7 @@ def papers(config: PapersConfig) -> Report:
     comparison = TableStore(config.comparison)
     if not (comparison.is_sealed(CORRELATIONS) and comparison.is_sealed(MEANS)):
         raise InputError(
-            [f"comparison: {config.comparison} is not a finished job; run jobs/compare.py first"]
+            [f"comparison: {config.comparison} is not a finished job; run erag-ray compare first"]
         )
     correlations = informative(comparison.read(CORRELATIONS))
     for name in [*folder.names(suffix=".csv"), *folder.names(suffix=".svg")]:

@@ -12,7 +12,7 @@ from erag_ray.config.keys.values import AtLeast1, NotNegative, Number, Text, req
 
 
 class SettleConfig(JobConfig):
-    """A comparison of runs that stops when it is settled; all other keys are those of jobs/compare.py."""
+    """A comparison of runs that stops when it is settled; all other keys are those of erag-ray compare."""
 
     EVERYDAY: ClassVar = {
         "Comparison": (

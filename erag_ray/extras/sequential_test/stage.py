@@ -306,7 +306,7 @@ def _labels(
     if labels["label"].null_count():
         raise JobError(
             f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
-            "ended as errors, and without them the estimate would be wrong; see what they say by jobs/annotate.py"
+            "ended as errors, and without them the estimate would be wrong; see what they say by erag-ray annotate"
         )
     return labels.select("query_id", "doc_id", "label"), _price_of_reading(config, finished), done.costs
 

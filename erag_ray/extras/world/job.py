@@ -1,13 +1,19 @@
-"""Entry point of ``jobs/world.py``."""
+"""The job `world` of the command line."""
 
 from __future__ import annotations
 
-from erag_ray.cli.run import Job
+from erag_ray.cli.jobs import Job
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.support.logs import say
 
 
 def main(config: WorldConfig) -> None:
+    """A generated encyclopedia with questions of five tasks, in KILT's file formats: data without a download.
+
+        erag-ray world --num_passages 3000 --out results/world
+
+    The same seed and settings give the same files. A finished world is left unchanged.
+    """
     from erag_ray.extras.world.files import write_world
     from erag_ray.support.progress import counted
 

@@ -17,7 +17,7 @@ def judged(output: str, answers: Sequence[str]) -> float:
         ValueError: always: the value is not a function of output and gold answers.
     """
     raise ValueError(
-        "score 'judged': only jobs with a judge compute it (jobs/compare.py, annotate.py, end_to_end.py, settle.py). "
+        "score 'judged': only jobs with a judge compute it (erag-ray compare, annotate, end_to_end, settle). "
         "Choose another score here, such as match"
     )
 
