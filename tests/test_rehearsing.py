@@ -15,6 +15,7 @@ from erag_ray.inference import dry_run as rehearsing
 from erag_ray.inference.planning.plan import spread
 from erag_ray.store.schemas import COSTS
 from erag_ray.store.tables import TableStore
+from erag_ray.support.ownership import MARKER
 
 
 def job(tiny: Tiny) -> None:
@@ -23,10 +24,9 @@ def job(tiny: Tiny) -> None:
 
 
 def files(folder: str) -> dict[str, int]:
-    root = pathlib.Path(folder)
-    return {
-        str(path.relative_to(root)): path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()
-    }
+    """The files of a job and when they were written, but for the marker with their names."""
+    paths = (path for path in pathlib.Path(folder).rglob("*") if path.is_file())
+    return {str(path): path.stat().st_mtime_ns for path in paths if path.name != MARKER}
 
 
 @pytest.mark.long
