@@ -14,7 +14,8 @@ from tiny import Tiny, compare
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import make_model, model_id
-from erag_ray.models.local.devices import TF32, backend, gpu_error, set_matmul_precision
+from erag_ray.models.local.devices import TF32, gpu_error, set_matmul_precision
+from erag_ray.models.local.process import backend
 from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.tables import read_manifest

@@ -27,8 +27,9 @@ from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model, model_id
 from erag_ray.models.echo import EchoModel
-from erag_ray.models.local.memory import is_gpu_lost, is_out_of_memory
+from erag_ray.models.local.memory import is_out_of_memory
 from erag_ray.models.local.model import Output, PromptTokens
+from erag_ray.models.local.process import is_gpu_lost
 from erag_ray.prompts.request import Response
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore

@@ -191,7 +191,8 @@ def test_memory_that_really_runs_out_changes_no_output(t5_small: str, little_mem
 
 LOST = """
 import torch
-from erag_ray.models.local.memory import is_gpu_lost, is_out_of_memory
+from erag_ray.models.local.memory import is_out_of_memory
+from erag_ray.models.local.process import is_gpu_lost
 
 try:
     torch.nn.functional.embedding(torch.tensor([7], device="cuda"), torch.zeros(2, 2, device="cuda")).sum().item()

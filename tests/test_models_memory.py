@@ -23,7 +23,6 @@ from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local import memory
 from erag_ray.models.local.memory import (
     FIRST_PATIENCE,
-    KEPT_BYTES,
     BatchLimits,
     Limits,
     MemoryEstimate,
@@ -33,6 +32,7 @@ from erag_ray.models.local.memory import (
 )
 from erag_ray.models.local.memory_estimate import causal_memory_estimate
 from erag_ray.models.local.model import OUT_OF_MEMORY, LocalModel, Output, PromptTokens
+from erag_ray.models.local.process import KEPT_BYTES
 from erag_ray.models.t5.engine import CPU_PASS
 from erag_ray.models.t5.model import T5Model
 from erag_ray.prompts.kinds.answer import ANSWER
@@ -408,7 +408,8 @@ def test_what_a_process_held_is_without_memory_that_it_shares() -> None:
 PIECES = """
 import ctypes
 import torch
-from erag_ray.models.local.memory import keep_freed_memory, reusable
+from erag_ray.models.local.memory import reusable
+from erag_ray.models.local.process import keep_freed_memory
 
 class Heap(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in ("arena", *"abcdefghi")]

@@ -28,8 +28,6 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import ray
-import torch
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.cluster.gpus import check_gpus
@@ -44,10 +42,10 @@ from erag_ray.models import (
     check_facts,
     load_model,
     make_model,
+    model_class,
     model_id,
 )
-from erag_ray.models.local.devices import backend
-from erag_ray.models.local.memory import is_gpu_lost, keep_freed_memory
+from erag_ray.models.local.process import backend, is_gpu_lost, keep_freed_memory, set_threads
 from erag_ray.prompts.request import Failure, Form, Response
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, NOTES, ResponseStore, keys_digest
@@ -160,7 +158,6 @@ class ModelActor:
         max_cost: float | None = None,
         coordinator: Any = None,
     ) -> None:
-        torch.set_num_threads(num_threads)
         set_tokenizer_threads(num_threads)
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         keep_freed_memory()
@@ -179,6 +176,8 @@ class ModelActor:
         self._fault: InputError | JobError | None = None
         # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
+            model_class(config.kind)  # imports torch where the model needs it
+            set_threads(num_threads)
             check_gpus()
             self.isolation = self._load(config, model, memory_share)
             self.isolation.model.budget = self._budget
@@ -199,11 +198,15 @@ class ModelActor:
         """Report to the coordinator, and follow its orders."""
         budget = self._budget
         report = (self._process, self.num_responses, budget.spent, budget.in_flight, has_written)
+        import ray
+
         orders: Orders = ray.get(self._coordinator.report.remote(*report))
         budget.limit, budget.may_grow = orders.limit, orders.may_grow
         self._is_stopping = orders.is_stopping
 
     def _keep_reporting(self) -> None:
+        from ray.exceptions import RayError
+
         has_written = False
         while True:
             time.sleep(STOPPING_REPORT_SECONDS if self._is_stopping else REPORT_SECONDS)
@@ -213,7 +216,7 @@ class ModelActor:
                 has_written = True
             try:
                 self._report(has_written=has_written)
-            except ray.exceptions.RayError:
+            except RayError:
                 # the job has ended, or its driver is gone
                 self._budget.may_grow = False
                 return
@@ -405,6 +408,7 @@ class _Alarm:
 
 def peak_memory_bytes() -> int:
     """Return the peak memory of this process: of its GPU if it has one, else resident (`peak_resident_bytes`)."""
-    if torch.cuda.is_available():
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     return peak_resident_bytes()

@@ -8,8 +8,6 @@ import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import ray
-
 STOP_SECONDS = 10.0
 """The longest time that a stopped job waits for its actors to write their responses."""
 REPORT_SECONDS, STOPPING_REPORT_SECONDS, POLL_SECONDS = 1.0, 0.1, 0.1
@@ -81,12 +79,16 @@ class Coordinator:
 
 def start_coordinator(max_cost: float | None, size: int) -> Any:
     """Start a `Coordinator` as an actor that needs no CPU; return its handle."""
+    import ray
+
     remote = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Coordinator)
     return remote.remote(max_cost, size)
 
 
 def stop_actors(coordinator: Any) -> bool:
     """Tell the actors to write their responses; return whether all have within `STOP_SECONDS`."""
+    import ray
+
     deadline = time.monotonic() + STOP_SECONDS
     with contextlib.suppress(ray.exceptions.RayError):
         while (left := deadline - time.monotonic()) > 0:

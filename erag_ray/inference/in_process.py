@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterator
 
 import pyarrow as pa
-import torch
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.actor import Attempt, ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Isolation
+from erag_ray.models.local.process import num_threads, set_threads
 from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.stages.memory import shared
@@ -87,13 +87,13 @@ def _blocks(folder: str, rows: int) -> Iterator[pa.Table]:
 @contextlib.contextmanager
 def _settings_restored() -> Iterator[None]:
     """Restore the settings of this process that a `ModelActor` changes: threads, garbage collection, variables."""
-    thresholds, num_threads = gc.get_threshold(), torch.get_num_threads()
+    thresholds, threads = gc.get_threshold(), num_threads()
     variables = {name: os.environ.get(name) for name in TOKENIZER_VARIABLES}
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        torch.set_num_threads(num_threads)
+        set_threads(threads)
         for name, value in variables.items():
             os.environ.pop(name, None)
             if value is not None:

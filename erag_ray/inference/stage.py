@@ -13,13 +13,11 @@ from typing import NamedTuple
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.output_tables import Expected, describe_outputs
 from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
-from erag_ray.inference.pool import run
 from erag_ray.inference.recheck import Recheck, recheck
 from erag_ray.inference.values import Values, fold
 from erag_ray.inference.work import NOTHING_DONE, Done, Work
@@ -48,6 +46,20 @@ NOTES = {
 }
 """Note of `Response.notes` -> its text in the summary."""
 NUM_NAMED = 5
+
+
+def run(work: Work, config: JobConfig, job: str) -> Done:
+    """Run requests on Ray (`inference.pool.run`), which is imported where it is needed."""
+    from erag_ray.inference import pool
+
+    return pool.run(work, config, job)
+
+
+def ray_session(address: str | None) -> contextlib.AbstractContextManager[None]:
+    """Return the Ray of a job (`cluster.session.ray_session`), which is imported where it is needed."""
+    from erag_ray.inference.cluster import session
+
+    return session.ray_session(address)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

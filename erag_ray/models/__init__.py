@@ -7,21 +7,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
+from typing import Any
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.budget import Budget, TokenCounts
-from erag_ray.models.causal.model import CausalModel
-from erag_ray.models.echo import EchoModel
-from erag_ray.models.function import FunctionModel, Reader, register_function
+from erag_ray.models.function import Reader, register_function
 from erag_ray.models.isolation import Isolation, render_isolated, run_checked
-from erag_ray.models.local.devices import backend
-from erag_ray.models.local.model import LocalModel
-from erag_ray.models.local.weights import quiet
-from erag_ray.models.served.model import ServedModel
-from erag_ray.models.t5.model import T5Model
-from erag_ray.models.vllm.model import VllmModel
+from erag_ray.models.local.process import backend
 from erag_ray.prompts.request import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.store.fingerprints import fingerprint
 from erag_ray.store.responses import ResponseStore
@@ -70,10 +65,10 @@ def model_class(kind: str) -> type[Model]:
     """Return the class that ``reader.kind`` names.
 
     Raises:
-        InputError: there is none, it is not a subclass of `Model`, or it defines a method by a former name.
+        InputError: there is none, or it is not a subclass of `Model`.
     """
     try:
-        entry: object = find("reader", kind, MODELS)
+        entry: object = find("reader", MODELS[kind], {}) if kind in MODELS else find("reader", kind, MODELS)
     except ValueError as error:
         raise InputError([f"reader.kind: {error}"]) from error
     if not (isinstance(entry, type) and issubclass(entry, Model)):
@@ -85,8 +80,9 @@ def model_class(kind: str) -> type[Model]:
 def kinds_supporting(form: Form) -> str:
     """Return the kinds of models in this package that support requests of a form, joined by commas."""
     needs_texts = form.method == "loglikelihood" and not form.next_token
-    names = [name for name, kind in MODELS.items() if kind.supports >= form.needs]
-    return ", ".join(name for name in names if MODELS[name].scores_texts or not needs_texts)
+    kinds = {name: model_class(name) for name in MODELS}
+    names = [name for name, kind in kinds.items() if kind.supports >= form.needs]
+    return ", ".join(name for name in names if kinds[name].scores_texts or not needs_texts)
 
 
 def make_model(config: ReaderConfig) -> Model:
@@ -95,7 +91,6 @@ def make_model(config: ReaderConfig) -> Model:
     Raises:
         InputError: there is no such kind, its files cannot be found or read, or user code raises.
     """
-    quiet()
     kind = model_class(config.kind)
     if config.options and config.kind in MODELS:
         raise InputError([f"reader.options: {config.kind} takes none, got {', '.join(config.options)}"])
@@ -178,12 +173,21 @@ def model_id(model: Model, fields: Mapping[str, object] | None = None) -> str:
     return f"{kind}-{fingerprint(fields or fingerprint_fields_of(model))[:16]}"
 
 
-MODELS: dict[str, type[Model]] = {
-    "fid": T5Model,
-    "ipa": T5Model,
-    "causal": CausalModel,
-    "vllm": VllmModel,
-    "served": ServedModel,
-    "echo": EchoModel,
-    "function": FunctionModel,
+MODELS = {
+    "fid": "erag_ray.models.t5.model:T5Model",
+    "ipa": "erag_ray.models.t5.model:T5Model",
+    "causal": "erag_ray.models.causal.model:CausalModel",
+    "vllm": "erag_ray.models.vllm.model:VllmModel",
+    "served": "erag_ray.models.served.model:ServedModel",
+    "echo": "erag_ray.models.echo:EchoModel",
+    "function": "erag_ray.models.function:FunctionModel",
 }
+"""Kind -> its class, imported where a job names the kind: only those of this process need torch."""
+CLASSES = {path.partition(":")[2]: path.partition(":")[0] for path in MODELS.values()}
+CLASSES["LocalModel"] = "erag_ray.models.local.model"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(CLASSES[name]), name)

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 import numpy as np
 
 from erag_ray.models.base import Model, Rendered
-from erag_ray.models.local.memory import is_gpu_lost
+from erag_ray.models.local.process import is_gpu_lost
 from erag_ray.models.outputs import SURROGATE
 from erag_ray.prompts.request import Failure, Request, Response
 from erag_ray.store.schemas import ERROR_KINDS

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 
-import ray
-import torch
-
-from erag_ray.models.local.devices import gpu_error
 from erag_ray.support.errors import JobError
 
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
@@ -40,12 +37,20 @@ def check_gpus() -> None:
     Raises:
         JobError: it cannot; the message has torch's reason.
     """
-    ids = ray.get_gpu_ids() if ray.is_initialized() else []
-    reason = gpu_error() if ids else None
+    ray = sys.modules.get("ray")
+    ids = ray.get_gpu_ids() if ray and ray.is_initialized() else []
+    if not ids:
+        return
+    import torch
+
+    from erag_ray.models.local.devices import gpu_error
+
+    reason = gpu_error()
     if reason is None:
         return
     build = f"torch {torch.__version__} ({f'CUDA {torch.version.cuda}' if torch.version.cuda else 'no CUDA'})"
     gpus = ", ".join(map(str, ids))
+    assert ray is not None
     raise JobError(
         f"node {ray.util.get_node_ip_address()}: Ray has assigned GPU {gpus}, but {build} cannot use it: {reason} "
         "Install a driver and a build of torch that match (jobs/cluster/README.md, 'GPU drivers'); to "

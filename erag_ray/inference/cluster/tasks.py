@@ -15,7 +15,7 @@ import ray.util
 from erag_ray.config.retrieval import SearchConfig
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
 from erag_ray.inference.cluster.session import gpu_room, nodes_alive, ray_session
-from erag_ray.models.local.memory import is_gpu_lost
+from erag_ray.models.local.process import is_gpu_lost
 from erag_ray.store.sharded_tasks import Tasks
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.masking import masked_traceback

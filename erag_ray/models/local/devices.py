@@ -52,8 +52,8 @@ def set_matmul_precision(dtype: str) -> torch.dtype:
     return torch.float32 if dtype == TF32 else getattr(torch, dtype)
 
 
-def backend() -> str:
-    """Return device model and versions of torch and transformers, on which outputs may depend besides the model."""
+def torch_backend() -> str:
+    """Return device model and versions of torch and transformers."""
     return f"{device_name()}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 

@@ -14,6 +14,7 @@ from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.devices import set_matmul_precision
 from erag_ray.models.local.memory import BatchLimits, Limits, free_memory, is_out_of_memory
 from erag_ray.models.local.prefetch import prefetch
+from erag_ray.models.local.weights import quiet
 from erag_ray.prompts.request import Failure, Form, Need, Passage, Request, Response
 from erag_ray.support.errors import JobError
 
@@ -96,6 +97,7 @@ class LocalModel(Model):
     max_padding_share: ClassVar[float] = 0.15
 
     def __init__(self, config: ReaderConfig) -> None:
+        quiet()
         super().__init__(config)
         self._limits: dict[Form, BatchLimits] = {}
 

@@ -26,7 +26,8 @@ from erag_ray.models.local.linear import (
     normed_order,
     normed_relu_linear,
 )
-from erag_ray.models.local.memory import KEPT_BYTES, free_on, machine_bytes, reusable, to_device
+from erag_ray.models.local.memory import free_on, machine_bytes, reusable, to_device
+from erag_ray.models.local.process import KEPT_BYTES
 from erag_ray.models.t5.attention import attention_for, bias_matrix
 from erag_ray.models.t5.cross_attention import CopiedStates, Projections
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, flat

@@ -17,7 +17,8 @@ import torch
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.local.devices import device
-from erag_ray.models.local.memory import EngineLost, is_out_of_memory, room_on
+from erag_ray.models.local.memory import is_out_of_memory, room_on
+from erag_ray.models.local.process import EngineLost
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.support.errors import JobError
 from erag_ray.support.user_code import one_line

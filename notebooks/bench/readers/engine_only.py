@@ -12,7 +12,7 @@ from bench.timing import Row
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.models import Model, make_model
-from erag_ray.models.local.memory import keep_freed_memory
+from erag_ray.models.local.process import keep_freed_memory
 from erag_ray.models.t5.encoder_cache import Padded
 from erag_ray.prompts.request import Form
 

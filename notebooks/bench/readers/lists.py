@@ -20,7 +20,7 @@ from bench.timing import Row, rounds, timed
 from erag_ray.config.job import JobConfig
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import Model
-from erag_ray.models.local.memory import keep_freed_memory
+from erag_ray.models.local.process import keep_freed_memory
 from erag_ray.prompts.request import Form
 from erag_ray.store.responses import KEY_COLUMNS
 

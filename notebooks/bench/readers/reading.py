@@ -25,8 +25,8 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Model, make_model
 from erag_ray.models.local.devices import TF32, has_tf32
 from erag_ray.models.local.int8 import is_supported
-from erag_ray.models.local.memory import keep_freed_memory
 from erag_ray.models.local.model import PromptTokens
+from erag_ray.models.local.process import keep_freed_memory
 from erag_ray.models.local.weights import quiet
 from erag_ray.models.t5.encoder_cache import encode_all
 from erag_ray.prompts.prompt import T5

@@ -1,0 +1,84 @@
+"""The process that a model runs in: its threads, allocator and device, and whether its GPU is lost.
+
+Nothing here imports torch, which models behind a server and functions do not need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+import sys
+
+# after any of these a process cannot use its GPU any more (CUDA's runtime API, cudaError)
+LOST = (
+    "illegal memory access",
+    "device-side assert",
+    "misaligned address",
+    "unspecified launch failure",
+    "illegal instruction",
+    "invalid program counter",
+    "hardware stack error",
+    "uncorrectable ECC error",
+    "uncorrectable NVLink error",
+    "CUDNN_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_INTERNAL_ERROR",
+)
+# constants of glibc's malloc.h
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_BYTES = 32 << 20
+"""After `keep_freed_memory`, freed blocks below this size stay with the process; the largest value glibc allows."""
+
+
+class EngineLost(RuntimeError):
+    """The inference engine in this process has ended, and cannot be restarted in it."""
+
+
+def is_gpu_lost(error: BaseException) -> bool:
+    """Return whether after an error this process cannot use its GPU any more, such as a device-side assertion."""
+    if isinstance(error, EngineLost):
+        return True
+    is_cuda = isinstance(error, RuntimeError) and re.match("(CUDA|cuDNN|CUDA driver) error", str(error))
+    return bool(is_cuda) and any(message in str(error) for message in LOST)
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees, if its allocator is glibc's.
+
+    By default each large block is mapped anew, and every page of it costs a page fault at its first write. Blocks from
+    `KEPT_BYTES` on are still mapped and unmapped: on the heap they would fragment it.
+
+    So a process grows with the largest batch so far, and then stays. The bound on the free memory of its heap is the
+    estimate for the largest batch, ``limits.tokens * estimate.token + limits.rows * estimate.row`` (`largest_batch`,
+    `MemoryEstimate`). Of a causal model, only keys and values are ``2 * layers * key_value_heads * head_dim *
+    itemsize`` bytes for each of at most 16,384 tokens: 755 MB for SmolLM2-135M in float32.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
+    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def backend() -> str:
+    """Return the device and the versions of torch and transformers, on which outputs may depend besides the model."""
+    if "torch" not in sys.modules:
+        return "CPU"
+    # imported by the model
+    from erag_ray.models.local.devices import torch_backend
+
+    return torch_backend()
+
+
+def num_threads() -> int | None:
+    """Return the number of threads that torch uses in this process; None without torch."""
+    torch = sys.modules.get("torch")
+    return torch.get_num_threads() if torch else None
+
+
+def set_threads(number: int | None) -> None:
+    """Set the number of threads that torch uses in this process, where a model has imported it."""
+    torch = sys.modules.get("torch")
+    if torch and number:
+        torch.set_num_threads(number)
