@@ -112,7 +112,7 @@ def test_a_missing_library_is_one_message_before_anything_is_read(
         # the questions are not there either, which is not looked at
         code, text = job(name, tiny.with_config(track=package, queries=["none.jsonl"]))
         assert code == 2
-        assert f"track: {package} is not installed: pip install -e '.[trackers]'" in text
+        assert f"track: {package} is not installed: pip install 'erag-ray[trackers]'" in text
         assert "none.jsonl" not in text
 
 

@@ -49,7 +49,7 @@ def config(folder: str, **keys: Any) -> ReaderConfig:
 def test_without_the_package_it_says_what_to_install(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
-        InputError, match=r"vllm needs the package vllm.*pip install -e '\.\[vllm\]'.*kind: causal"
+        InputError, match=r"vllm needs the package vllm.*pip install 'erag-ray\[vllm\]'.*kind: causal"
     ):
         make_model(config(folder))
 

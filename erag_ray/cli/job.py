@@ -12,6 +12,7 @@ from erag_ray.cli.submission import check_inputs, check_outputs
 from erag_ray.store.stages.lock import locked
 from erag_ray.store.stages.memory import job_memory
 from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.registry import install_advice
 
 logger = logging.getLogger(__name__)
 Config = TypeVar("Config", bound=Any)
@@ -43,6 +44,10 @@ def _exit_codes() -> Iterator[None]:
         _end(2, str(error))
     except JobError as error:
         _end(1, str(error))
+    except ModuleNotFoundError as error:
+        if not install_advice(error):
+            raise
+        _end(2, f"{error.name} is not installed{install_advice(error)}")
     except OSError as error:
         advice = "responses and sealed tables so far are kept. Make room or repair it, and start the same command again"
         _end(1, f"the job cannot go on: {error}; {advice}")

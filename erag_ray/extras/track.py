@@ -51,7 +51,7 @@ COST_COLUMNS = (
     "device_seconds",
 )
 REPORT = ("report", "report.md")
-INSTALL = "pip install -e '.[trackers]'"
+INSTALL = "pip install 'erag-ray[trackers]'"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

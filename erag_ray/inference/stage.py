@@ -35,6 +35,7 @@ from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RES
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import stage_progress
+from erag_ray.support.registry import install_advice
 
 ROWS_PER_SHARD = 50_000
 NOTES = {
@@ -57,8 +58,11 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
 
 def ray_session(address: str | None) -> contextlib.AbstractContextManager[None]:
     """Return the Ray of a job (`cluster.session.ray_session`), which is imported where it is needed."""
-    from erag_ray.inference.cluster import session
-
+    try:
+        from erag_ray.inference.cluster import session
+    except ModuleNotFoundError as error:
+        text = f"{error.name} is not installed: with num_readers: 0 this process runs the requests"
+        raise JobError(f"{text}{install_advice(error)}") from error
     return session.ray_session(address)
 
 

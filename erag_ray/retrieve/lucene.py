@@ -48,7 +48,9 @@ class Lucene:
     def __post_init__(self) -> None:
         missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
         if missing:
-            raise ValueError(f"lucene needs the packages {', '.join(missing)}: pip install '.[lucene]'")
+            raise ValueError(
+                f"lucene needs the packages {', '.join(missing)}: pip install 'erag-ray[lucene]'"
+            )
 
     @property
     def settings(self) -> Mapping[str, object]:

@@ -15,7 +15,7 @@ from typing import Any
 
 PREFIX = "hf:"
 FORMS = "hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT, hf:/folder or hf:/folder:SPLIT"
-INSTALL = "pip install -c constraints.txt -e '.[huggingface]'"
+INSTALL = "pip install 'erag-ray[huggingface]'"
 ROWS_AT_A_TIME = 1000
 
 

@@ -12,8 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import huggingface_hub
-
 from erag_ray.store.digests import cached_digest
 from erag_ray.support.errors import InputError
 
@@ -125,6 +123,8 @@ def _from_hub(name: str, key: str, revision: str | None, pickled: bool) -> str:
         raise InputError([f"{key}: there is no folder {name}"])
     allowed, ignored = (None, list(IGNORED_FILES)) if pickled else (list(MODEL_FILES), None)
     try:
+        import huggingface_hub
+
         return huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=allowed, ignore_patterns=ignored
         )

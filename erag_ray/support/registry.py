@@ -17,6 +17,17 @@ from typing import TypeVar
 from erag_ray.support.user_code import fault_of
 
 T = TypeVar("T")
+OF_MODELS = (
+    "bm25s",
+    "faiss",
+    "huggingface_hub",
+    "ray",
+    "sentence_transformers",
+    "Stemmer",
+    "torch",
+    "transformers",
+)
+"""Packages that come with the extras cpu and gpu."""
 
 
 def plugins(kind: str) -> dict[str, str]:
@@ -42,8 +53,15 @@ def find(kind: str, name: str, entries: Mapping[str, T]) -> T:
     try:
         entry: T = getattr(importlib.import_module(module), attribute)
     except Exception as error:
-        raise ValueError(f"{kind} {name!r} cannot be loaded: {fault_of(error, module)}") from error
+        advice = install_advice(error)
+        raise ValueError(f"{kind} {name!r} cannot be loaded: {fault_of(error, module)}{advice}") from error
     return entry
+
+
+def install_advice(error: BaseException) -> str:
+    """Return how to install the package that an import misses; "" where no extra of this package brings it."""
+    is_known = isinstance(error, ModuleNotFoundError) and error.name in OF_MODELS
+    return ". To install it: pip install 'erag-ray[cpu]' (or [gpu])" if is_known else ""
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:

@@ -165,10 +165,7 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "datasets", None)
     _, diagnostics = loaded("hf:owner/facts:dev")
     (error,) = diagnostics.errors
-    assert (
-        "hf:owner/facts:dev: needs the library datasets: pip install -c constraints.txt -e '.[huggingface]'"
-        in error
-    )
+    assert "hf:owner/facts:dev: needs the library datasets: pip install 'erag-ray[huggingface]'" in error
     assert file_stamp("hf:owner/facts:dev") == NOT_LOCAL
 
 

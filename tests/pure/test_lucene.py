@@ -110,6 +110,6 @@ def test_actors_give_the_same_lists(tmp_path: pathlib.Path) -> None:
 def test_without_the_extra_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
-        ValueError, match=r"lucene needs the packages pyserini, jnius: pip install '\.\[lucene\]'"
+        ValueError, match=r"lucene needs the packages pyserini, jnius: pip install 'erag-ray\[lucene\]'"
     ):
         lucene.Lucene(config=RetrieverConfig(kind="lucene"))

@@ -72,7 +72,7 @@ class ServedModel(Model):
         problems = [f"reader.{name}: kind served needs it" for name, value in needed.items() if not value]
         problems += [f"reader.base_url: {fault}" for fault in _faults_of(config.base_urls)]
         if importlib.util.find_spec("openai") is None:
-            problems.append("reader.kind: served needs openai: pip install -c constraints.txt -e '.[served]'")
+            problems.append("reader.kind: served needs openai: pip install 'erag-ray[served]'")
         if problems:
             raise InputError(problems)
         self._client: Client | None = None

@@ -38,9 +38,7 @@ IN_FLIGHT = 256
 LOST = ("abort", "error")
 """Reasons of a request that ended without an answer."""
 SPEED_ARGS = ("gpu_memory_utilization", "kv_cache_memory_bytes")
-INSTALL = (
-    "pip install -e '.[vllm]' in a separate environment (jobs/cluster/README.md, 'vLLM'), or use kind: causal"
-)
+INSTALL = "pip install 'erag-ray[vllm]' in a separate environment (jobs/cluster/README.md, 'vLLM'), or use kind: causal"
 
 
 class VllmModel(LocalModel):
