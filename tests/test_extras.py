@@ -103,10 +103,8 @@ def test_everything_else_works_without_an_extra(
     for job in sorted(path.stem for path in (copy.folder / "jobs").glob("*.py")):
         done = copy.run(f"jobs/{job}.py", "--help")
         if job in JOBS_OF.get(extra, []):
-            assert (done.returncode, done.stderr) == (
-                2,
-                f"the job {job} belongs to an extra of erag_ray that is not installed\n",
-            )
+            assert done.returncode == 2
+            assert done.stderr.startswith(f"unknown job {job!r}; known: annotate, ")
         else:
             assert done.returncode == 0, done.stderr
     if extra in KEYS_OF:

@@ -214,7 +214,7 @@ def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.
     told = capsys.readouterr().err
     for text in ("Figure 2 is left out", "there is no erag with 40 documents", "Table 3 is left out"):
         assert text in told
-    with pytest.raises(InputError, match="nothing is not a finished job; run jobs/compare"):
+    with pytest.raises(InputError, match="nothing is not a finished job; run erag-ray compare"):
         papers(PapersConfig(comparison=str(tiny.folder / "nothing"), out=jobs.out))
     with pytest.raises(InputError, match="unknown statistic 'tau'"):
         papers(PapersConfig(comparison=jobs.comparison, statistic="tau", out=jobs.out))
