@@ -45,9 +45,9 @@ def _exit_codes() -> Iterator[None]:
     except JobError as error:
         _end(1, str(error))
     except ModuleNotFoundError as error:
-        if not install_advice(error):
+        if not (advice := install_advice(error)):
             raise
-        _end(2, f"{error.name} is not installed{install_advice(error)}")
+        _end(2, f"{error.name} is not installed{advice}")
     except OSError as error:
         advice = "responses and sealed tables so far are kept. Make room or repair it, and start the same command again"
         _end(1, f"the job cannot go on: {error}; {advice}")

@@ -196,10 +196,10 @@ class ModelActor:
 
     def _report(self, *, has_written: bool) -> None:
         """Report to the coordinator, and follow its orders."""
-        budget = self._budget
-        report = (self._process, self.num_responses, budget.spent, budget.in_flight, has_written)
         import ray
 
+        budget = self._budget
+        report = (self._process, self.num_responses, budget.spent, budget.in_flight, has_written)
         orders: Orders = ray.get(self._coordinator.report.remote(*report))
         budget.limit, budget.may_grow = orders.limit, orders.may_grow
         self._is_stopping = orders.is_stopping
