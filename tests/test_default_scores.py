@@ -83,7 +83,7 @@ def test_a_score_that_is_the_datasets_own_or_named_needs_no_note(rule: dict[str,
 def test_the_guide_has_a_row_for_every_score() -> None:
     names = [
         name
-        for row in table_rows(section("jobs/README.md", "Scores"))
+        for row in table_rows(section("jobs/LABELS.md", "Scores"))
         for name in re.findall(r"`(\w+)`", row[0])
     ]
     assert sorted(names) == sorted(SCORES)

@@ -406,7 +406,7 @@ def test_a_service_that_is_gone_or_slow_fails(searched: Tiny) -> None:
 
 def test_the_guides_retrievers_are_valid() -> None:
     """The block of YAML with a retriever of each kind."""
-    (body,) = [body for body in blocks("yaml", text_of("jobs/README.md")) if "my_app.rag" in body]
+    (body,) = [body for body in blocks("yaml", text_of("jobs/RETRIEVERS.md")) if "my_app.rag" in body]
     retrievers = yaml.safe_load(body)["retrievers"]
     kinds = [
         RetrieverConfig(**{**keys, "revision": str(keys["revision"])}).kind for keys in retrievers.values()

@@ -1,4 +1,4 @@
-"""The examples of erag_ray/README.md, "Where to add": applied as written to a copy of the package, and run."""
+"""The examples of erag_ray/ADDING.md: applied as written to a copy of the package, and run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import textwrap
 import pytest
 from guides import ROOT, blocks, text_of
 
-GUIDE = "erag_ray/README.md"
+GUIDE = "erag_ray/ADDING.md"
 HEAD = re.compile(r"# (?P<file>erag_ray/\S+\.py), (?P<where>[^\n]+)\n")
 # what each change must do
 PROOF = """
@@ -73,8 +73,7 @@ assert "A has a useful document first, at rank 2" in texts
 
 def examples() -> list[tuple[str, str, str]]:
     """File, place and code of every example, in the guide's order."""
-    text = text_of(GUIDE).partition("\n## Where to add\n")[2]
-    found = [(HEAD.match(body), body) for body in blocks("python", text)]
+    found = [(HEAD.match(body), body) for body in blocks("python", text_of(GUIDE))]
     return [(head["file"], head["where"], body[head.end() :]) for head, body in found if head]
 
 

@@ -58,8 +58,11 @@ def section(name: str, title: str) -> str:
     Raises:
         AssertionError: there is none, or several.
     """
-    text = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text_of(name))
-    headings = [(len(found[1]), found[2], found.start(), found.end()) for found in HEADING.finditer(text)]
+    text = text_of(name)
+    without_code = BLOCK.sub(lambda block: " " * len(block[0]), text)
+    headings = [
+        (len(found[1]), found[2], found.start(), found.end()) for found in HEADING.finditer(without_code)
+    ]
     ((level, _, _, start),) = [heading for heading in headings if heading[1] == title]
     later = [begin for other, _, begin, _ in headings if begin > start and other <= level]
     return text[start : min(later, default=len(text))]

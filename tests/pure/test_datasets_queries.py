@@ -636,7 +636,7 @@ def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None
 def shown_records() -> dict[tuple[str, str], str]:
     """The table of input files: key and form -> one record, or the names of columns."""
     found, key = {}, ""
-    for first, form, record, _ in table_rows(section("jobs/README.md", "Input files")):
+    for first, form, record, _ in table_rows(section("jobs/INPUTS.md", "Formats")):
         key = first.strip("`") or key
         found[key, form.strip("`")] = record
     return found

@@ -334,7 +334,7 @@ def test_the_table_of_latencies_has_median_and_95th_percentile() -> None:
 
 
 def test_the_guides_example_is_read(tmp_path: pathlib.Path) -> None:
-    (record,) = [body for body in blocks("json", text_of("jobs/README.md")) if "documents" in body]
+    (record,) = [body for body in blocks("json", text_of("jobs/INPUTS.md")) if "documents" in body]
     (tmp_path / "run.jsonl").write_text(record)
     entries = loaded(tmp_path / "run.jsonl")
     assert entries["doc_id"].to_list() == ["d1", text_id(None, "Bob sold it.")]
