@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 import random
 import subprocess
 import sys
@@ -621,6 +622,20 @@ def test_the_bundle_defines_vega_embed_and_cannot_end_its_script() -> None:
     assert "window.vegaEmbed=" in bundle
     assert "</script" not in bundle.lower()
     assert 500_000 < len(bundle) < 1_500_000
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_a_machine_bundles_once_where_its_cache_folder_can_be_written(
+    is_writable: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache"
+    if not is_writable:
+        folder.write_text("a file")
+    monkeypatch.setenv("ERAG_RAY_CACHE", str(folder))
+    bundled = iter(["first", "second"])
+    monkeypatch.setattr(charts, "_bundled", lambda: next(bundled))
+    process = charts.javascript_bundle.__wrapped__
+    assert [process(), process()] == ["first", "first" if is_writable else "second"]
 
 
 def test_figures_and_charts_are_imported_without_altair() -> None:

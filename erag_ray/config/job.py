@@ -199,8 +199,8 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Cluster to run on (null: the one that submitted the job, else a local Ray only for this job)."""
 
     num_readers: AtLeast0 | None = None
-    """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0: none, this process
-    reads, without Ray)."""
+    """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0, and where Ray is not
+    installed: none, this process reads)."""
 
     wait_for_gpus: AtLeast1 | None = None
     """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import math
 import time
 from collections import Counter
@@ -61,8 +62,7 @@ def ray_session(address: str | None) -> contextlib.AbstractContextManager[None]:
     try:
         from erag_ray.inference.cluster import session
     except ModuleNotFoundError as error:
-        text = f"{error.name} is not installed: with num_readers: 0 this process runs the requests"
-        raise JobError(f"{text}{install_advice(error)}") from error
+        raise JobError(f"{error.name} is not installed{install_advice(error)}") from error
     return session.ray_session(address)
 
 
@@ -104,7 +104,7 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     with readers_session(config) if todo else contextlib.nullcontext():
         for model_plan in todo:
             start, limited = time.monotonic(), _with_unspent(config, costs, model_plan.id)
-            run_work = run_in_process if config.num_readers == 0 else run
+            run_work = run_in_process if reads_here(config) else run
             counts = run_work(write_work(limited, tables, model_plan), limited, job)
             done[model_plan.id] = counts, time.monotonic() - start
     return _seal_responses(config, tables, plan, done, job, costs)
@@ -207,11 +207,18 @@ def _left_of_cost(config: JobConfig, costs: pl.DataFrame, model: str) -> float |
     return None if config.max_cost is None else config.max_cost - spent
 
 
+def reads_here(config: JobConfig) -> bool:
+    """Return whether this process runs the requests: where ``num_readers`` is 0, or nothing asks for Ray, which is not
+    installed."""
+    asks_for_ray = (config.num_readers, config.ray_address, config.wait_for_gpus, config.max_batch_seconds)
+    return config.num_readers == 0 or (not any(asks_for_ray) and importlib.util.find_spec("ray") is None)
+
+
 @contextlib.contextmanager
 def readers_session(config: JobConfig) -> Iterator[None]:
     """Start or join the Ray on which a job's readers run; none where this process reads."""
     with contextlib.ExitStack() as stack:
-        if config.num_readers != 0:
+        if not reads_here(config):
             with stage_progress("starting Ray", show=config.progress):
                 stack.enter_context(ray_session(config.ray_address))
         yield

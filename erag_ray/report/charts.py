@@ -10,11 +10,16 @@ works under a Content-Security-Policy without ``unsafe-eval``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.metadata
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.analyses.parts.model import Figure
+from erag_ray.store.digests import cache_folder
+from erag_ray.store.folder import replace_file
 
 WIDTH = 560
 """Width of an SVG, in pixels."""
@@ -93,8 +98,22 @@ def svg(figure: Figure) -> str:
 def javascript_bundle() -> str:
     """Return the JavaScript of Vega, Vega-Lite and vega-embed (.9 MB), for all charts of a page.
 
-    It defines ``window.vegaEmbed`` and is safe inside a ``<script>`` element.
+    It defines ``window.vegaEmbed`` and is safe inside a ``<script>`` element. Bundling takes seconds, so it is kept in
+    this machine's cache folder, where that can be written.
     """
+    version = importlib.metadata.version("vl-convert-python")
+    with contextlib.suppress(OSError, RuntimeError):
+        file = cache_folder() / f"charts-{version}-{VEGA_LITE}.js"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = file.with_suffix(f".{os.getpid()}")
+            unfinished.write_text(_bundled(), encoding="utf-8")
+            replace_file(unfinished, file)
+        return file.read_text(encoding="utf-8")
+    return _bundled()
+
+
+def _bundled() -> str:
     import vl_convert
 
     # the type stub lacks the default

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from guides import BLOCK, HEADING, ROOT, anchors, blocks, guides, links, section, table_rows, text_of
+from light_install import LIGHT_INSTALL
 
 from erag_ray.analyses.every import all_tables
 from erag_ray.annotators import ANNOTATORS
@@ -19,7 +20,6 @@ from erag_ray.extras.papers.schemas import DUAL_LABELS
 from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
 from erag_ray.extras.train.schemas import EXAMPLES
 from erag_ray.retrieve import IN_MEMORY, INDEXED, OF_RUNS, OUTSIDE
-from erag_ray.support.registry import OF_MODELS
 
 NAMES = [str(file.relative_to(ROOT)) for file in guides()]
 LONG = 120
@@ -103,22 +103,12 @@ def section_at(target: str) -> str:
     return section(name, titles[0]) if titles else text_of(name)
 
 
-# as if they were not installed
-WITHOUT = f"""
-import importlib.machinery
-find_spec = importlib.machinery.PathFinder.find_spec
-def find(name, path=None, target=None):
-    return None if name.partition(".")[0] in {OF_MODELS!r} else find_spec(name, path, target)
-importlib.machinery.PathFinder.find_spec = find
-"""
-
-
 def test_the_readmes_python_example_runs_as_written_without_the_packages_of_models(
     tmp_path: pathlib.Path,
 ) -> None:
     (body,) = blocks("python", text_of("README.md"))
     body += 'print(result.means.filter(annotator="end_to_end", run_id="bm25")["mean"].to_list())'
-    words = [sys.executable, "-c", WITHOUT + body]
+    words = [sys.executable, "-c", LIGHT_INSTALL + body]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Which retriever serves the reader function my-llm best?\n")
