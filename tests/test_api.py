@@ -119,6 +119,28 @@ def test_a_finished_job_is_opened_by_its_folder(tiny: Tiny, reads_here: list[int
         _ = result.dual_labels
 
 
+def test_any_job_of_the_command_line_runs_from_python(
+    tiny: Tiny, reads_here: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    compare(tiny)
+    runs = {
+        "baseline": tiny.config.out,
+        "baseline_run": "good",
+        "candidate_run": "bad",
+        "out": f"{tiny.folder}/gate",
+    }
+    assert er.job("gate", **runs) == 4  # six questions show little
+    assert "not settled" in capsys.readouterr().out
+    assert er.job("report", out=tiny.config.out, report={"texts": "none"}) == 0
+    for name, keys_of_job, words in [
+        ("exprt", {}, "unknown job 'exprt'.*Did you mean 'export'"),
+        ("gate", {"baselne": "results"}, "baselne.*baseline"),
+        ("gate", {"baseline": f"{tiny.folder}/nowhere"}, "nowhere"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            er.job(name, **keys_of_job)
+
+
 def test_runs_may_be_frames_with_ranks_or_scores(tmp_path: pathlib.Path) -> None:
     rows = [
         {"query_id": name, "doc_id": document, "rank": rank, "score": 1.0 / rank}

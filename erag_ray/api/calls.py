@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -16,6 +16,7 @@ from erag_ray.api.questions import question_records
 from erag_ray.api.readers import IN_PROCESS, Retriever, judge_config, reader_config
 from erag_ray.api.result import Result, text_console
 from erag_ray.cli.job import job_folder
+from erag_ray.cli.jobs import JOBS
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
 from erag_ray.config.command_line.parsing import expand
@@ -27,6 +28,9 @@ from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import on_stderr
+from erag_ray.support.registry import find
+
+Config = TypeVar("Config")
 
 READERS: Mapping[str, Callable[[object], object]] = {
     "judge": judge_config,
@@ -118,8 +122,31 @@ def label(
     return labels.select(*first, pl.exclude(first))
 
 
-def _messages(config: JobConfig) -> contextlib.AbstractContextManager[None]:
-    return on_stderr() if config.progress else contextlib.nullcontext()
+def job(name: str, **keys: Any) -> int:
+    """Run any job of the command line, such as gate, export, settle or report.
+
+    Args:
+        name: of the job; ``erag-ray`` lists them.
+        **keys: its keys, those of ``erag-ray NAME --help``; a group of keys is a mapping.
+
+    Returns:
+        Its exit code, 0 or a verdict of its own: of gate, 3 is failed and 4 not settled.
+
+    Raises:
+        InputError: there is no such job, or everything that is wrong with its keys and files.
+        JobError: the job cannot go on.
+    """
+    try:
+        found = find("job", name, JOBS)
+    except ValueError as error:
+        raise InputError([str(error)]) from error
+    config = _expanded(build(found.config, keys))
+    with _messages(config), job_folder(config):
+        return found.main(config) or 0
+
+
+def _messages(config: Any) -> contextlib.AbstractContextManager[None]:
+    return on_stderr() if getattr(config, "progress", True) else contextlib.nullcontext()
 
 
 def _job(
@@ -157,7 +184,7 @@ def _job(
     return _expanded(config), given
 
 
-def _expanded(config: JobConfig) -> JobConfig:
+def _expanded(config: Config) -> Config:
     try:
         return expand(config)
     except ValueError as error:

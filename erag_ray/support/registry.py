@@ -7,6 +7,7 @@ extra of this one, adds entries by entry points (`plugins`); other code is named
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -30,7 +31,8 @@ OF_MODELS = (
 """Packages that come with the extras cpu and gpu."""
 
 
-def plugins(kind: str) -> dict[str, str]:
+@functools.cache
+def plugins(kind: str) -> Mapping[str, str]:
     """Return the entry points for a kind of entry (group ``erag_ray.annotators``, say): name -> ``module:name``."""
     points = importlib.metadata.entry_points(group=f"erag_ray.{kind.replace(' ', '_')}s")
     return {point.name: point.value for point in points}
