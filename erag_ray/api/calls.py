@@ -137,12 +137,12 @@ def job(name: str, **keys: Any) -> int:
         JobError: the job cannot go on.
     """
     try:
-        found = find("job", name, JOBS)
+        entry = find("job", name, JOBS)
     except ValueError as error:
         raise InputError([str(error)]) from error
-    config = _expanded(build(found.config, keys))
+    config = _expanded(build(entry.config, keys))
     with _messages(config), job_folder(config):
-        return found.main(config) or 0
+        return entry.main(config) or 0
 
 
 def _messages(config: Any) -> contextlib.AbstractContextManager[None]:
