@@ -13,6 +13,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.extensions import further_lists, requested
 from erag_ray.inputs.evidence import Inputs
+from erag_ray.inputs.finished import is_finished, mark_finished
 from erag_ray.inputs.stage import dry_run_config, prepare
 from erag_ray.retrieve.stage import make_runs
 from erag_ray.support.errors import JobError
@@ -21,6 +22,8 @@ from erag_ray.support.logs import say, warn
 
 def compare(config: JobConfig, console: rich.console.Console | None = None) -> None:
     """Run a comparison: seal its tables in ``out``, write the report there and print the verdict.
+
+    Of a finished job, whose config, files, models and code are the same, only the verdict is printed again.
 
     Args:
         config: the job.
@@ -33,6 +36,12 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     extensions = requested(config)
     for extension in extensions:
         extension.check(config)
+    if not (extensions or config.dry_run or config.retry_failed) and is_finished(config):
+        from erag_ray.report.console import open_console
+        from erag_ray.report.stage import print_again
+
+        say("nothing to do: finished before, with the same config, files and code")
+        return print_again(config, console or open_console())
     make_runs(config, check_reader)
     out = config.out
     if config.dry_run:
@@ -60,6 +69,9 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     for extension in extensions:
         extension.score(config, inputs, finished)
     finish_job(config, inputs, console)
+    # the next start runs requests again that are an error
+    if finished.has_all_values:
+        mark_finished(config)
 
 
 def finish_job(config: JobConfig, inputs: Inputs, console: rich.console.Console | None = None) -> None:

@@ -78,6 +78,12 @@ class Finished:
     costs: pl.DataFrame = dataclasses.field(default_factory=lambda: as_frame(COSTS.empty()))
     """COSTS of the job so far: of this stage, and of what was run before it."""
 
+    @property
+    def has_all_values(self) -> bool:
+        """Whether no response is an error, and no output is without a judgement."""
+        judged = self.judgements is None or not self.judgements["value"].null_count()
+        return judged and self.responses["error"].null_count() == self.responses.height
+
     def values(self, inputs: Inputs) -> Values:
         """Return the values of each kind of request with one document or none, and the judge's scores of outputs."""
         values = fold(self.plan.uses, self.requests, self.responses, inputs.queries)

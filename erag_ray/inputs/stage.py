@@ -221,7 +221,7 @@ def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> 
 
 
 def _stage(config: JobConfig, make: Callable[[Append], Mapping[str, object]]) -> Stage:
-    settings, files = input_settings(config), _files(config)
+    settings, files = input_settings(config), input_files(config)
     return Stage(name="inputs", tables=INPUT_TABLES, settings=settings, inputs=files, make=make)
 
 
@@ -302,7 +302,7 @@ def input_settings(config: JobConfig) -> dict[str, object]:
     }
 
 
-def _files(config: JobConfig) -> dict[str, str]:
+def input_files(config: JobConfig) -> dict[str, str]:
     """Return every input file with its size and time, to detect changes."""
     paths = [
         *config.queries,

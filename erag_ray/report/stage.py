@@ -16,7 +16,7 @@ from erag_ray.report.console import print_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
 from erag_ray.report.page.questions import QuestionOptions, Questions, load_questions
-from erag_ray.report.page.write import Charts, PageOptions, write_page
+from erag_ray.report.page.write import FOLDER, Charts, PageOptions, write_page
 from erag_ray.store.folder import Folder
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
@@ -40,10 +40,22 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
         questions = _questions(config, results)
         results = dataclasses.replace(results, missing=(*results.missing, *questions.notes))
         built = build_report(results)
-        locations = _write(config, built, questions)
-    print_report(built, console, locations=locations, verbose=config.verbose)
+        _write(config, built, questions)
+    print_report(built, console, locations=_locations(config.out), verbose=config.verbose)
     if built.failures:
         raise JobError(f"the report lacks what failed: {'; '.join(built.failures)}")
+
+
+def print_again(config: JobConfig, console: rich.console.Console) -> None:
+    """Print the verdict and the locations of a report that is written already."""
+    print_report(
+        build_report(load(config.out)), console, locations=_locations(config.out), verbose=config.verbose
+    )
+
+
+def _locations(out: str) -> list[str]:
+    folder = Folder(out).address.rstrip("/")
+    return [f"Page: {folder}/{FOLDER}/index.html", f"Report: {folder}/report.md"]
 
 
 def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
@@ -54,11 +66,10 @@ def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
     return load_questions(TableStore(config.out), options)
 
 
-def _write(config: JobConfig | ReportConfig, built: Report, questions: Questions) -> list[str]:
-    """Write the report as page and Markdown; return a line with the location of each."""
+def _write(config: JobConfig | ReportConfig, built: Report, questions: Questions) -> None:
+    """Write the report as page and Markdown."""
     folder = Folder(config.out)
     folder.write_bytes(markdown(built, location=REST).encode(), "report.md")
     form = PageOptions(single_file=config.report.single_file)
     charts = Charts(vega=vega, javascript_bundle=javascript_bundle)
-    page = write_page(folder, built, questions, form, charts)
-    return [f"Page: {page}", f"Report: {folder.address.rstrip('/')}/report.md"]
+    write_page(folder, built, questions, form, charts)
