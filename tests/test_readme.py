@@ -98,6 +98,8 @@ def _write_inputs(folder: pathlib.Path) -> None:
     passages.write_parquet(folder / "passages.parquet")
     passages.write_ndjson(folder / "passages.jsonl")
     (folder / "questions.jsonl").write_text(questions)
+    facts = [{"id": name, "question": rest[0], "answers_all": [rest[1]]} for name, rest in QUESTIONS.items()]
+    (folder / "lists.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts))
     for name, run in (("bm25", "good"), ("dense", "bad")):
         (folder / f"{name}.trec").write_text(trec_lines(RUNS[run]))
     (folder / "runs").mkdir()
@@ -165,7 +167,14 @@ def run(command: str, clone: pathlib.Path) -> str:
 
 def test_the_guides_have_commands_and_all_make_targets_exist() -> None:
     assert len(job_commands()) > 25
-    assert set(files_of("yaml")) == {"mine.yaml", "nq.yaml", "retrieval.yaml", "brief.yaml", "squad.yaml", "chunks.yaml"}
+    assert set(files_of("yaml")) == {
+        "mine.yaml",
+        "nq.yaml",
+        "retrieval.yaml",
+        "brief.yaml",
+        "squad.yaml",
+        "chunks.yaml",
+    }
     targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"^make ([\w-]+)", "\n".join(blocks("bash")), re.MULTILINE)
     assert named
