@@ -90,7 +90,7 @@ def test_the_config_that_is_written_is_that_of_the_same_job(tmp_path: pathlib.Pa
     root = pathlib.Path(__file__).parents[1]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "inputs: as sealed before" in done.stderr
+    assert "nothing to do: finished before" in done.stderr
 
 
 def test_what_is_left_out_is_a_warning_also_without_progress(
