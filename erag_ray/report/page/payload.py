@@ -111,7 +111,7 @@ def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Pl
         "answers": queries["answers"].list.head(3).to_list(),
         "dataset": queries["dataset"].to_list(),
         "shard": [shard for shard, _ in positions],
-        "place": [place for _, place in positions],
+        "place": [row for _, row in positions],
         "slices": slices,
         "values": [[values.get((number, run)) for run in runs] for number in queries["number"]],
         "closed_book": _of_reference(questions, NO_PASSAGES),

@@ -185,12 +185,7 @@ class _Tables:
 
 
 def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
-    """Load the questions of a folder from its sealed tables; missing ones leave their part empty.
-
-    Args:
-        store: the folder.
-        options: content of the records.
-    """
+    """Load the questions of a folder from its sealed tables; missing ones leave their part empty."""
     tables = _Tables(store)
     runs = tables.read(RUNS)
     outputs = tables.read(DOCUMENT_OUTPUTS)
@@ -205,7 +200,9 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
     end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
     runs_end_to_end = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
     described = _described(pairs, corpus, gold, tables.read(PROVENANCE), outputs)
-    in_lists = _values_in_lists(tables.in_lists(), run_ids, pairs)
+    values = (
+        tables.in_lists().select(*PAIR, "run_id", "name", pl.col("value").round(DIGITS)).drop_nulls("value")
+    )
     return Questions(
         runs=run_ids or runs_end_to_end["run_id"].unique(maintain_order=True).to_list(),
         columns=columns,
@@ -214,11 +211,11 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         queries=queries,
         pairs=described,
         labels=labels,
-        lists=_lists(runs, run_ids, pairs),
+        lists=_in_lists(runs, run_ids, pairs).sort("number", "run", "rank"),
         end_to_end=end_to_end,
         cells=_numbered(tables.optional(CELLS).drop_nulls("cell"), queries),
         slices=_numbered(tables.optional(SLICES), queries),
-        in_lists=in_lists,
+        in_lists=_in_lists(values, run_ids, pairs).sort("number", "run", "name", "pair"),
         corpus=corpus.select("title", "text"),
         notes=list(dict.fromkeys(tables.notes)),
     )
@@ -274,19 +271,6 @@ def _described(
     is_gold = (pl.col("is_passage") | pl.col("is_page")).fill_null(False)
     columns = ("number", "pair", "doc_id", "best", "row", "output")
     return joined.sort("pair").select(*columns, is_gold=is_gold)
-
-
-def _lists(runs: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return number, run (index in ``run_ids``) and pair, in rank order."""
-    joined = _in_lists(runs, run_ids, pairs)
-    return joined.sort("number", "run", "rank").select("number", "run", "pair")
-
-
-def _values_in_lists(values: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return number, run (index in ``run_ids``), pair, name and value."""
-    joined = _in_lists(values.drop_nulls("value"), run_ids, pairs)
-    columns = ("number", "run", "pair", "name", pl.col("value").round(DIGITS))
-    return joined.sort("number", "run", "name", "pair").select(columns)
 
 
 def _in_lists(rows: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:

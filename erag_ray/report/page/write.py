@@ -17,7 +17,7 @@ from erag_ray.analyses.cells import CELL_WORDS, CELLS_MEANING
 from erag_ray.analyses.parts.model import Figure, Report, Table
 from erag_ray.analyses.parts.shapes import figures_of, tables_of
 from erag_ray.report.charts import javascript_bundle, vega
-from erag_ray.report.page.boards import boards
+from erag_ray.report.leaderboard import boards
 from erag_ray.report.page.payload import figure_data, index_data, packed, table_data
 from erag_ray.report.page.questions import Questions, Record
 from erag_ray.store.folder import Folder
