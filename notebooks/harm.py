@@ -40,7 +40,7 @@ from typing import NamedTuple
 import polars as pl
 import scipy.stats
 
-from erag_ray.analyses.harm import harm_notes
+from erag_ray.analyses.useful_documents import harm_notes
 from erag_ray.annotators import TAIL, unrelated_pairs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig

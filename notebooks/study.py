@@ -30,10 +30,10 @@ from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT
 from erag_ray.extras.credit.stage import OF_CREDITS, OF_ORDERS
 from erag_ray.measures.agreement import Interval, holm, resample_weights, resampled_agreement
 from erag_ray.report.build import views_of
-from erag_ray.report.charts import javascript_bundle, svg, vega
+from erag_ray.report.charts import svg
 from erag_ray.report.load import load
 from erag_ray.report.markdown import parts_as_markdown
-from erag_ray.report.page.write import Charts, write_page
+from erag_ray.report.page.write import write_page
 from erag_ray.store.folder import Folder
 
 Floats = npt.NDArray[np.float64]
@@ -341,7 +341,7 @@ def main(out: str, folders: list[pathlib.Path]) -> None:
         figure = next((part for part in section.parts if isinstance(part, Figure)), None)
         if figure is not None:
             folder.write_bytes(vl_convert.svg_to_png(svg(figure), scale=1.4), f"{name}.png")
-    print(write_page(folder, report, charts=Charts(vega=vega, javascript_bundle=javascript_bundle)))
+    print(write_page(folder, report, has_charts=True))
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ from tiny import Tiny, make_tables, table, write_tiny
 from towns import towns
 
 from erag_ray.analyses.auxiliary import AUXILIARY_MEANS
+from erag_ray.analyses.cell_comparisons import COMPLEMENTS
 from erag_ray.analyses.cell_shares import CELL_SHARES
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.comparisons import COMPARISONS
-from erag_ray.analyses.complements import COMPLEMENTS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair

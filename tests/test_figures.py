@@ -24,14 +24,13 @@ from erag_ray.analyses.agreement import (
     cost_against_agreement,
     requests_by_annotator,
 )
-from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.comparisons import COMPARISONS, NOT_SIGNIFICANT, SIGNIFICANT, run_differences
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS, utility_by_depth
 from erag_ray.analyses.order import MAX_RUNS
 from erag_ray.analyses.parts.model import Figure, Mark
 from erag_ray.analyses.question_by_question import MAX_BARS, gain_by_question
-from erag_ray.analyses.run_differences import NOT_SIGNIFICANT, SIGNIFICANT, run_differences
 from erag_ray.analyses.scope import Scope, scope_of
 from erag_ray.analyses.useful_documents import shares_by_rank
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1

@@ -26,8 +26,8 @@ from served_jobs import PRICES, config_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
 from erag_ray.analyses.columns import PER_QUERY
-from erag_ray.analyses.judgements import judgement_warnings
 from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.outputs import judgement_warnings
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset

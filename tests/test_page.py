@@ -21,14 +21,14 @@ from erag_ray.analyses.parts.model import Column, Format, Table, Value
 from erag_ray.report.page.payload import packed, table_data
 from erag_ray.report.page.questions import (
     SNIPPET_CHARACTERS,
-    Question,
     QuestionOptions,
     Questions,
+    Record,
     answer_pattern,
     load_questions,
     snippet,
 )
-from erag_ray.report.page.write import PageOptions, write_page
+from erag_ray.report.page.write import write_page
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import (
     CORPUS,
@@ -67,8 +67,8 @@ def folder(tmp_path: pathlib.Path) -> TableStore:
     return write_folder(str(tmp_path / "out"), Size(num_questions=7))
 
 
-def one(questions: Questions, query_id: str = "q0") -> Question:
-    return next(question for question in questions if question.query_id == query_id)
+def one(questions: Questions, query_id: str = "q0") -> Record:
+    return next(question for question in questions if question["id"] == query_id)
 
 
 # --- records ---
@@ -79,36 +79,36 @@ def test_a_record_holds_the_rows_of_the_tables(folder: TableStore) -> None:
     assert (questions.runs, questions.depths, questions.notes) == (["bm25", "dense"], [5, 10], [])
     assert [column.annotator for column in questions.columns] == ["erag", "gain", "provenance"]
     assert [column.kind for column in questions.columns] == ["binary", "signed", "binary"]
-    assert [question.query_id for question in questions] == [f"q{number}" for number in range(7)]
+    assert [question["id"] for question in questions] == [f"q{number}" for number in range(7)]
     for question in questions:
         _assert_lists(question, folder.read(RUNS), questions.runs)
         _assert_labels(question, folder.read(LABELS), questions)
         _assert_end_to_end(question, folder)
 
 
-def _assert_lists(question: Question, runs: pl.DataFrame, names: Any) -> None:
-    own = runs.filter(query_id=question.query_id)
+def _assert_lists(question: Record, runs: pl.DataFrame, names: Any) -> None:
+    own = runs.filter(query_id=question["id"])
     for place, run in enumerate(names):
         expected = own.filter(run_id=run).sort("rank")["doc_id"].to_list()
-        assert [question.documents.ids[number] for number in question.lists[place]] == expected
+        assert [question["documents"]["ids"][number] for number in question["lists"][str(place)]] == expected
 
 
-def _assert_labels(question: Question, labels: pl.DataFrame, questions: Questions) -> None:
+def _assert_labels(question: Record, labels: pl.DataFrame, questions: Questions) -> None:
     for place, column in enumerate(questions.columns):
-        rows = labels.filter(query_id=question.query_id, annotator=column.annotator)
+        rows = labels.filter(query_id=question["id"], annotator=column.annotator)
         expected = dict(rows.select("doc_id", "label").iter_rows())
-        found = dict(zip(question.documents.ids, question.documents.labels[place], strict=True))
+        found = dict(
+            zip(question["documents"]["ids"], question["documents"]["labels"][str(place)], strict=True)
+        )
         assert found == expected
 
 
-def _assert_end_to_end(question: Question, folder: TableStore) -> None:
+def _assert_end_to_end(question: Record, folder: TableStore) -> None:
     used = folder.read(UTILITY).join(folder.read(LIST_OUTPUTS), on=["reader", "run_id", "query_id", "depth"])
-    rows = used.filter(query_id=question.query_id).select("run_id", "depth", "value", "output")
-    assert {(one.run, one.depth, one.value, one.output) for one in question.end_to_end} == set(
-        rows.iter_rows()
-    )
-    cells = folder.read(CELLS).filter(query_id=question.query_id).select("run_id", "depth", "cell")
-    assert {(run, depth, cell) for (run, depth), cell in question.cells.items()} == set(cells.iter_rows())
+    rows = used.filter(query_id=question["id"]).select("run_id", "depth", "value", "output")
+    assert set(question["end_to_end"]) == set(rows.iter_rows())
+    cells = folder.read(CELLS).filter(query_id=question["id"]).select("run_id", "depth", "cell")
+    assert set(question["cells"]) == set(cells.iter_rows())
 
 
 def test_texts_gold_and_outputs_are_those_of_their_document(folder: TableStore) -> None:
@@ -117,29 +117,30 @@ def test_texts_gold_and_outputs_are_those_of_their_document(folder: TableStore) 
     outputs = dict(folder.read(DOCUMENT_OUTPUTS).select("doc_id", "output").iter_rows())
     ranks = folder.read(RUNS).filter(query_id="q4").group_by("doc_id").agg(pl.col("rank").min())
     best = dict(ranks.iter_rows())
-    for place, document in enumerate(question.documents.ids):
+    documents = question["documents"]
+    for place, document in enumerate(documents["ids"]):
         is_gold = document == "q4-s0"
-        assert question.documents.is_gold[place] == is_gold
+        assert (place in documents["gold"]) == is_gold
         shown = texts[document] if best[document] <= 3 or is_gold else None
-        assert question.documents.texts[place] == shown
-        assert question.documents.outputs[place] == outputs[document]
-        assert question.documents.titles[place] == f"The town of {document}"
-    assert question.slices == {"hops": "2"}
+        assert documents["texts"][place] == shown
+        assert documents["outputs"][place] == outputs[document]
+        assert documents["titles"][place] == f"The town of {document}"
+    assert question["slices"] == {"hops": "2"}
 
 
 def test_a_page_of_provenance_makes_its_documents_gold(tmp_path: pathlib.Path) -> None:
     folder = write_folder(str(tmp_path), Size(num_questions=2), without=(GOLD,))
-    documents = one(load_questions(folder, QuestionOptions())).documents
-    assert [id for id, is_gold in zip(documents.ids, documents.is_gold, strict=True) if is_gold] == ["q0-s0"]
+    documents = one(load_questions(folder, QuestionOptions()))["documents"]
+    assert [documents["ids"][place] for place in documents["gold"]] == ["q0-s0"]
 
 
 def test_texts_can_be_left_out_or_cut(folder: TableStore) -> None:
-    without = one(load_questions(folder, QuestionOptions(texts="none"))).documents
-    assert set(without.texts) == {None}
-    assert None not in without.titles
-    whole = one(load_questions(folder, QuestionOptions())).documents
-    cut = one(load_questions(folder, QuestionOptions(texts="snippets"))).documents
-    for text, short in zip(whole.texts, cut.texts, strict=True):
+    without = one(load_questions(folder, QuestionOptions(texts="none")))["documents"]
+    assert set(without["texts"]) == {None}
+    assert None not in without["titles"]
+    whole = one(load_questions(folder, QuestionOptions()))["documents"]
+    cut = one(load_questions(folder, QuestionOptions(texts="snippets")))["documents"]
+    for text, short in zip(whole["texts"], cut["texts"], strict=True):
         assert text is not None
         assert short is not None
         assert len(short) <= SNIPPET_CHARACTERS + 2 < len(text)
@@ -167,9 +168,9 @@ def test_a_snippet_surrounds_the_answer(text: str, answers: list[str], expected:
 
 def test_disagreement_and_harm_are_counted_by_document(folder: TableStore) -> None:
     labels = folder.read(LABELS).filter(query_id="q3").pivot("annotator", index="doc_id", values="label")
-    question = one(load_questions(folder, QuestionOptions()), "q3")
-    assert question.num_disagreements == (labels["erag"] != labels["provenance"]).sum() > 0
-    assert question.num_harmful == (labels["gain"] < 0).sum() > 0
+    questions = load_questions(folder, QuestionOptions())
+    assert questions.num_disagreements[3] == (labels["erag"] != labels["provenance"]).sum() > 0
+    assert questions.num_harmful[3] == (labels["gain"] < 0).sum() > 0
 
 
 TABLES = (
@@ -192,8 +193,8 @@ TABLES = (
 def test_what_a_missing_table_does_not_hold_is_shown(tmp_path: pathlib.Path, schema: TableSchema) -> None:
     folder = write_folder(str(tmp_path), Size(num_questions=3), without=(schema,))
     questions = load_questions(folder, QuestionOptions())
-    assert [question.query_id for question in questions] == ["q0", "q1", "q2"]
-    assert one(questions).documents.ids
+    assert [question["id"] for question in questions] == ["q0", "q1", "q2"]
+    assert one(questions)["documents"]["ids"]
     # the last two are made by newer versions only
     named = [f"questions are shown without {schema.name}: the table is not in this folder"]
     assert list(questions.notes) == ([] if schema in (CELLS, SLICES) else named)
@@ -207,7 +208,7 @@ def test_a_changed_table_counts_as_missing_and_is_named(tmp_path: pathlib.Path) 
     questions = load_questions(folder, QuestionOptions())
     assert len(questions.notes) == 1
     assert "not what was sealed" in questions.notes[0]
-    assert one(questions).documents.labels == {}
+    assert one(questions)["documents"]["labels"] == {}
 
 
 def test_an_empty_folder_has_no_question(tmp_path: pathlib.Path) -> None:
@@ -226,10 +227,10 @@ def test_a_null_label_and_an_output_that_ended_as_an_error_stay_unknown(tmp_path
     folder.write(
         pl.DataFrame([{**named, "output": None}], schema_overrides={"output": pl.String}), DOCUMENT_OUTPUTS
     )
-    documents = one(load_questions(folder, QuestionOptions())).documents
-    labels = dict(zip(documents.ids, documents.labels[0], strict=True))
+    documents = one(load_questions(folder, QuestionOptions()))["documents"]
+    labels = dict(zip(documents["ids"], documents["labels"]["0"], strict=True))
     assert (labels["q0-s0"], labels["q0-s1"]) == (None, 1.0)
-    assert set(documents.outputs) == {None}
+    assert set(documents["outputs"]) == {None}
 
 
 # --- files ---
@@ -266,7 +267,7 @@ def test_files_of_questions_stay_small(tmp_path: pathlib.Path, monkeypatch: pyte
 
 def test_one_file_holds_everything(folder: TableStore, tmp_path: pathlib.Path) -> None:
     questions = load_questions(folder, QuestionOptions())
-    path = write_page(folder.folder, report_of(), questions, PageOptions(single_file=True))
+    path = write_page(folder.folder, report_of(), questions, single_file=True)
     assert [file.name for file in (tmp_path / "out" / "report").iterdir()] == ["index.html"]
     page = pathlib.Path(path).read_text()
     shards = re.findall(r'<script type="text/plain" class="shard">(.*?)</script>', page)

@@ -16,9 +16,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from erag_ray.analyses.parts.model import Column, Figure, Format, Table, Value
 from erag_ray.prompts.prompt import as_text
 from erag_ray.prompts.request import Example, Passage, Prompt
-from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.page.questions import QuestionOptions, load_questions
-from erag_ray.report.page.write import Charts, PageOptions, write_page
+from erag_ray.report.page.write import write_page
 from erag_ray.store.schemas import CORPUS, LABELS, QUERIES, RUNS
 from erag_ray.store.tables import TableStore
 
@@ -27,7 +26,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium"),
 ]
-CHARTS = Charts(vega=vega, javascript_bundle=javascript_bundle)
 MISSING = "\u2013"
 READY = "html[data-ready={}]"
 PROMPT = Prompt(
@@ -100,7 +98,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("erag_ray.report.page.write.SHARD_BYTES", 200_000)
         questions = load_questions(folder, QuestionOptions(depth=5, prompts=PROMPTS))
-        return write_page(folder.folder, report_of("Which?", table_of(), figure()), questions, charts=CHARTS)
+        return write_page(
+            folder.folder, report_of("Which?", table_of(), figure()), questions, has_charts=True
+        )
 
 
 @pytest.fixture
@@ -398,9 +398,7 @@ def test_200_runs_and_one_question_without_a_useful_document(
 def test_one_file_works_alone(browser: Browser, tmp_path: pathlib.Path) -> None:
     store = write_folder(str(tmp_path / "out"), Size(num_questions=3))
     questions = load_questions(store, QuestionOptions())
-    path = write_page(
-        store.folder, report_of("One", figure()), questions, PageOptions(single_file=True), CHARTS
-    )
+    path = write_page(store.folder, report_of("One", figure()), questions, single_file=True, has_charts=True)
     alone = tmp_path / "mailed.html"
     shutil.move(path, alone)
     visit = Visit(browser, str(alone))

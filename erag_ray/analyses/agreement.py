@@ -22,7 +22,7 @@ from erag_ray.analyses.order import (
 )
 from erag_ray.analyses.parts.formats import MISSING
 from erag_ray.analyses.parts.model import Figure, Table
-from erag_ray.analyses.parts.shapes import crosstab, names, part_name, present
+from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name, present
 from erag_ray.analyses.scope import Scope
 from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, no_documents, unrelated_pairs
 from erag_ray.prompts.kinds.answer import ANSWER
@@ -48,12 +48,7 @@ def show(view: View) -> Iterator[Figure]:
 
 
 def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure | None:
-    """Plot each annotator's agreement with utility, with interval and ceiling, a panel per run.
-
-    Args:
-        correlations: CORRELATIONS.
-        scope: the selection to show.
-    """
+    """Plot each annotator's agreement with utility, with interval and ceiling, a panel per run."""
     best, symbol = _of_scope(correlations, scope)
     if best.is_empty():
         return None
@@ -63,8 +58,6 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
     )
     both = pl.concat([ceilings.select(columns), best.select(columns)], how="vertical_relaxed")
     return Figure(
-        name=scope.name("agreement"),
-        title=f"{scope.dataset}: how well each label agrees with end-to-end utility",
         data=both,
         mark="interval",
         x="value",
@@ -79,7 +72,7 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
         caption="Over questions. Of each annotator the measure that agrees best on average over the runs shown, with "
         f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{scope.notes}",
         is_main=True,
-        dataset=scope.dataset,
+        **about(scope.dataset, "agreement", "how well each label agrees with end-to-end utility"),
     )
 
 
@@ -149,8 +142,6 @@ def cost_against_agreement(
         f" Left out, since their numbers of requests are unknown: {', '.join(unknown)}." if unknown else ""
     )
     return Figure(
-        name=scope.name("cost"),
-        title=f"{scope.dataset}: agreement of each label against its cost",
         data=rows.select(_with_cost(), "requests", "value", "low", "high", "questions"),
         mark="interval",
         x="value",
@@ -162,7 +153,7 @@ def cost_against_agreement(
         caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
         "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "
         f"measured for whole stages only, and not shown: annotators share requests.{left_out}",
-        dataset=scope.dataset,
+        **about(scope.dataset, "cost", "agreement of each label against its cost"),
     )
 
 

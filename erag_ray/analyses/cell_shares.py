@@ -61,11 +61,6 @@ def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
     """CELL_SHARES: the share of each cell and the two rates, with Wilson intervals; of all questions and by slice.
 
     Shares are over the questions that have a cell.
-
-    Args:
-        datasets: `cell_columns`.
-        slices: SLICES.
-        settings: whose confidence is taken.
     """
     rows = [
         (

@@ -11,11 +11,12 @@ from erag_ray.analyses.answer import listed_and, needed_questions, not_compared,
 from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
-from erag_ray.analyses.order import MAX_RUNS, at_full_depth, by_measure, reasons
+from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
 from erag_ray.analyses.paired import DIFFERENCE_FIELDS, compare_runs, pair_name, paired_caption
 from erag_ray.analyses.parts.formats import counted
-from erag_ray.analyses.parts.model import Finding, Format, Part, Table
-from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
+from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
+from erag_ray.analyses.parts.shapes import about, field, listing, name_field, present, rows_of
+from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.analyses.standing import Pairs, Standing
 from erag_ray.annotators import label_sign
@@ -68,7 +69,10 @@ def comparison_table(view: View, rows: pl.DataFrame) -> Table:
     return listing(
         (
             {**row, "quantity": name}
-            for name, part in _quantities(shown)
+            for name, part in [
+                *((name, part) for (_, name), part in by_utility(shown)),
+                *first_of_each(shown),
+            ]
             for row in rows_of(part.sort("run_a", "run_b"))
         ),
         (name_field("runs", pair_name), name_field("by", "quantity"), *DIFFERENCE_FIELDS),
@@ -77,17 +81,6 @@ def comparison_table(view: View, rows: pl.DataFrame) -> Table:
         is_main=view.is_only,
         **view.about("comparisons", "which runs differ"),
     )
-
-
-def _quantities(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    used = rows.filter(pl.col("annotator") == END_TO_END).sort("reader", "depth")
-    for (_, depth), part in used.group_by("reader", "depth", maintain_order=True):
-        yield f"utility@{depth}", part
-    seen = set()
-    for (annotator, name), part in by_measure(at_full_depth(rows)):
-        if annotator not in seen:
-            seen.add(annotator)
-            yield f"{annotator} {name}", part
 
 
 def labels_first(comparisons: pl.DataFrame, standing: Standing, alpha: float) -> Iterator[Finding]:
@@ -178,3 +171,82 @@ ANALYSIS = Analysis(
     show=show,
     show_all=show_all,
 )
+
+
+SIGNIFICANT, NOT_SIGNIFICANT = "significant (Holm)", "inconclusive"
+
+
+def show_differences(view: View) -> Iterator[Figure]:
+    """Yield the figure, if runs are compared."""
+    if view.scope is not None:
+        yield from present(run_differences(view.rows(COMPARISONS), view.scope))
+
+
+def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
+    """Plot the difference in utility of all pairs of runs with its interval, a panel per depth, the largest first.
+
+    A pair is named ``better - worse`` and sorted by its difference at the largest depth of its comparisons.
+    """
+    pairs = comparisons.filter(
+        pl.col("run_a").is_in(scope.runs) & pl.col("run_b").is_in(scope.runs),
+        dataset=scope.dataset,
+        annotator=END_TO_END,
+        reader=scope.reader,
+        score=scope.score,
+    )
+    compared = pairs.drop_nulls("difference")
+    if compared.is_empty():
+        return None
+    num_missing = pairs.height - compared.height
+    missing = f" Not compared: {num_missing} of {pairs.height} (too few questions)." if num_missing else ""
+    return Figure(
+        data=_oriented(compared, 1 - scope.confidence),
+        mark="interval",
+        x="difference",
+        y="pair",
+        low="low",
+        high="high",
+        color="test",
+        color_names=(SIGNIFICANT, NOT_SIGNIFICANT),
+        facet="documents",
+        rules={"no difference": 0.0},
+        x_title="difference of utility",
+        caption=f"Paired over questions; sorted by the difference at the largest depth. Intervals ({scope.interval} "
+        "where one pair is compared) and p by sign flips, with Holm's correction over all pairs of runs and depths: an "
+        f"interval excludes 0 exactly if the pair is significant.{missing}{scope.notes}",
+        is_main=True,
+        **about(scope.dataset, "differences", f"differences of runs by utility (mean {scope.score})"),
+    )
+
+
+def _oriented(pairs: pl.DataFrame, alpha: float) -> pl.DataFrame:
+    """Put the better run of each pair first, and sort by the difference at the largest depth, descending."""
+    pair = ["run_a", "run_b"]
+    deepest = pairs.sort("depth").group_by(pair).agg(size=pl.col("difference").last())
+    joined = pairs.join(deepest, on=pair)
+    is_reversed = pl.col("size") < 0
+    p_value = pl.col("p_adjusted")
+    return (
+        joined.sort(pl.col("size").abs(), *pair, "depth", descending=[True, False, False, False])
+        .select(
+            pair=pl.when(is_reversed)
+            .then(pl.format("{} - {}", "run_b", "run_a"))
+            .otherwise(pl.format("{} - {}", "run_a", "run_b")),
+            documents=pl.format("k = {}", "depth"),
+            difference=_signed("difference", "difference", is_reversed),
+            low=_signed("low_adjusted", "high_adjusted", is_reversed),
+            high=_signed("high_adjusted", "low_adjusted", is_reversed),
+            test=pl.when(p_value <= alpha).then(pl.lit(SIGNIFICANT)).otherwise(pl.lit(NOT_SIGNIFICANT)),
+            p=p_value,
+            depth="depth",
+        )
+        .sort("depth", maintain_order=True)
+        .drop("depth")
+    )
+
+
+def _signed(column: str, opposite: str, is_reversed: pl.Expr) -> pl.Expr:
+    return pl.when(is_reversed).then(-pl.col(opposite)).otherwise(pl.col(column))
+
+
+OF_DIFFERENCES = Analysis(shows=(COMPARISONS,), show=show_differences)

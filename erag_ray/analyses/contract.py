@@ -14,7 +14,7 @@ from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
 from erag_ray.analyses.lists.values import eligible_questions
 from erag_ray.analyses.order import by_mean_rank
 from erag_ray.analyses.parts.model import Part
-from erag_ray.analyses.parts.shapes import part_name
+from erag_ray.analyses.parts.shapes import about
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
@@ -253,5 +253,4 @@ class View:
 
     def about(self, kind: str, title: str, *words: object) -> dict[str, Any]:
         """Return name, title and dataset of a part, as fields of `Table` and `Figure`."""
-        name = part_name(kind, self.dataset, *words)
-        return {"name": name, "title": f"{self.dataset}: {title}", "dataset": self.dataset}
+        return about(self.dataset, kind, title, *words)

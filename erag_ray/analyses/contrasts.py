@@ -179,14 +179,7 @@ def _contrast(agreements: Container[tuple[str, str]], row: Mapping[str, Any]) ->
 def agreement_of_labels(
     correlations: pl.DataFrame, contrasts: pl.DataFrame, standing: Standing, alpha: float
 ) -> Iterator[Finding]:
-    """Yield the agreement over queries of P with utility, per annotator, in the best run.
-
-    Args:
-        correlations: CORRELATIONS of a dataset, `informative`.
-        contrasts: its CONTRASTS.
-        standing: its runs.
-        alpha: the error that the job allows.
-    """
+    """Yield the agreement over queries of P with utility, per annotator, in the best run."""
     of_best = correlations.filter(
         pl.col("ideal").is_in([ANY, OWN_LIST]),
         over="queries",

@@ -1,16 +1,20 @@
-"""Requests and costs: total, unique, cached and new requests, and what they took."""
+"""Costs of retrieval and of the reader: requests and what they took, prompt tokens by list, and latency."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, Results
+from erag_ray.analyses.contract import READER, Analysis, Results, View
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.parts.model import Finding, Format, Part, Table
-from erag_ray.analyses.parts.shapes import field, listing, name_field, part_name, rows_of
-from erag_ray.store.schemas import COSTS
+from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, part_name, rows_of
+from erag_ray.data.runs.references import END_TO_END, REFERENCE_NAMES
+from erag_ray.store.schemas import COSTS, LIST_TOKENS, QUERIES, RETRIEVAL_SECONDS
 
 
 def show_all(results: Results) -> Iterator[Part]:
@@ -22,11 +26,7 @@ def show_all(results: Results) -> Iterator[Part]:
 
 
 def work_table(stage: Mapping[str, Any]) -> Table:
-    """Return the numbers of requests, by kind of request and of list.
-
-    Args:
-        stage: the manifest of an inference stage (`inference.stage`).
-    """
+    """Return the numbers of requests, by kind of request and of list."""
     counts = {"asked": "asked", "distinct": "distinct (union)", "cached": "cached", "new": "new"}
     return listing(
         stage["counts"],
@@ -104,3 +104,77 @@ def _duration(seconds: float) -> str:
 
 
 ANALYSIS = Analysis(shows=(COSTS,), show_all=show_all, section="costs")
+
+
+def show_tokens(view: View) -> Iterator[Table]:
+    """Yield utility and mean prompt tokens of every run and depth, the reference runs last."""
+    lengths = view.rows(LIST_TOKENS).group_by("run_id", "depth").agg(pl.col("num_prompt_tokens").mean())
+    utility = view.rows(MEANS).filter(annotator=END_TO_END).select("run_id", "depth", "mean", "low", "high")
+    order = [*view.runs, *REFERENCE_NAMES]
+    lists = lengths.filter(pl.col("run_id").is_in(order)).join(utility, on=["run_id", "depth"], how="left")
+    if view.results[LIST_TOKENS].height:
+        yield listing(
+            rows_of(in_run_order(lists, order).sort("run_number", "depth")),
+            (
+                name_field("run", lambda row: REFERENCE_NAMES.get(row["run_id"], row["run_id"])),
+                field("documents", "depth", Format.COUNT),
+                field("utility", functools.partial(estimate, name="mean")),
+                field("prompt tokens", "num_prompt_tokens", Format.TENTHS),
+            ),
+            caption="Prompt tokens: mean length of what the reader gets end to end, with question and instructions, "
+            "by its own tokens (served models: as the server counts; functions: estimated). Of two runs with equal "
+            "utility the one with fewer tokens costs less. Utility: mean score of the reader's output.",
+            **view.about("tokens", "utility and prompt tokens"),
+        )
+
+
+OF_TOKENS = Analysis(shows=(LIST_TOKENS, MEANS, QUERIES), is_optional=True, show=show_tokens, group=READER)
+
+
+MILLISECONDS = 1000
+HIGH_QUANTILE = 0.95
+
+
+def show_latency(view: View) -> Iterator[Table]:
+    """Yield utility at the largest depth, and median and 95th percentile of the latency, for every run.
+
+    Only if the lists of any run bring seconds.
+    """
+    milliseconds = pl.col("seconds") * MILLISECONDS
+    latencies = (
+        view.rows(RETRIEVAL_SECONDS)
+        .group_by("run_id")
+        .agg(
+            median=milliseconds.median(),
+            high_quantile=milliseconds.quantile(HIGH_QUANTILE, interpolation="linear"),
+            count=pl.len(),
+        )
+    )
+    utility = view.rows(MEANS).filter(annotator=END_TO_END)
+    depth = max(utility["depth"], default=0)
+    deepest = utility.filter(depth=depth).select("run_id", "mean", "low", "high")
+    runs = pl.DataFrame({"run_id": view.runs}, schema={"run_id": pl.String})
+    rows = runs.join(deepest, on="run_id", how="left").join(latencies, on="run_id", how="left")
+    unknown = pl.when(pl.col("count").is_null()).then(pl.lit("the lists bring no seconds"))
+    if view.results[RETRIEVAL_SECONDS].height:
+        yield listing(
+            rows_of(in_run_order(rows.with_columns(reason=unknown), view.runs)),
+            (
+                name_field("run", "run_id"),
+                field(f"utility@{depth}", lambda row: estimate({**row, "reason": None}, "mean")),
+                field("median (ms)", "median", Format.TENTHS),
+                field("p95 (ms)", "high_quantile", Format.TENTHS),
+                field("questions", "count", Format.COUNT, "Questions whose latency is known"),
+            ),
+            caption="Latency of retrieval: milliseconds from the question to its list, as the run brings them; median "
+            "and 95th percentile over questions. utility@k: mean score of the reader's output with the first k "
+            "documents. Latencies of runs that were made on different machines, or under different load, do not "
+            "compare.",
+            is_main=view.is_only,
+            **view.about("latency", "how long retrieval takes"),
+        )
+
+
+OF_LATENCY = Analysis(
+    shows=(RETRIEVAL_SECONDS, MEANS, QUERIES), is_optional=True, show=show_latency, group=READER
+)

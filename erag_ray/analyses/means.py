@@ -16,13 +16,14 @@ from erag_ray.analyses.order import (
     MAX_RUNS,
     at_full_depth,
     by_measure,
+    by_utility,
     in_run_order,
     references_of,
     run_columns,
 )
 from erag_ray.analyses.parts.formats import counted, number
-from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Plain, Table, Value
-from erag_ray.analyses.parts.shapes import crosstab, estimate, names, present
+from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Table, Value
+from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names, present
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
@@ -67,7 +68,7 @@ def which_retriever(view: View, rows: pl.DataFrame) -> Table:
     num_queries = count_queries(rows)
     title = f"which retriever serves the reader best ({counted(num_queries, 'query')})"
     return crosstab(
-        [*_utility_groups(rows), *by_measure(at_full_depth(rows))],
+        [*by_utility(rows), *by_measure(at_full_depth(rows))],
         names("annotator", "mean"),
         "run_id",
         run_columns([*view.runs, *references_of(rows)]),
@@ -88,17 +89,6 @@ def count_queries(means: pl.DataFrame) -> int:
     return int(means.filter(pl.col("annotator") == END_TO_END)["num_queries"].max() or 0)  # type: ignore[arg-type]
 
 
-def _utility_groups(means: pl.DataFrame) -> Iterator[tuple[tuple[Plain, Plain], pl.DataFrame]]:
-    """Yield the score and ``utility@k``, with the means of all runs and of the reference runs, by depth."""
-    utility = means.filter(pl.col("annotator") == END_TO_END)
-    is_reference = pl.col("run_id").is_in(REFERENCES)
-    by_depth = utility.filter(~is_reference).sort("reader", "depth")
-    for (reader, score, depth), part in by_depth.group_by("reader", "score", "depth", maintain_order=True):
-        # reference runs have the same value at every depth
-        references = utility.filter(is_reference & (pl.col("reader") == reader))
-        yield (str(score), f"utility@{depth}"), pl.concat([part, references])
-
-
 def _value(num_queries: int, row: Mapping[str, Any]) -> Value:
     if row["mean"] is None:
         return Value(reason="not judged for any query")
@@ -107,12 +97,7 @@ def _value(num_queries: int, row: Mapping[str, Any]) -> Value:
 
 
 def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
-    """Plot mean utility by number of documents: a line and band per run; closed book and gold as reference lines.
-
-    Args:
-        means: MEANS.
-        scope: the selection to show.
-    """
+    """Plot mean utility by number of documents: a line and band per run; closed book and gold as reference lines."""
     utility = means.filter(
         dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
     ).drop_nulls("mean")
@@ -125,8 +110,6 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
         # the first picture of the page shows one depth
         return None
     return Figure(
-        name=scope.name("utility"),
-        title=f"{scope.dataset}: utility by number of documents",
         data=selected.rename(columns).select("run", "documents", "utility", "low", "high", "questions"),
         mark="line",
         x="documents",
@@ -141,7 +124,7 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
         caption=f"Mean score of the reader's output with the first k documents; bands: {scope.interval}."
         f"{_gold_note(references, selected)}{scope.notes}",
         is_main=True,
-        dataset=scope.dataset,
+        **about(scope.dataset, "utility", "utility by number of documents"),
     )
 
 
@@ -180,7 +163,7 @@ def show_all(results: Results) -> Iterator[Table]:
         num_queries = count_queries(part)
         groups += [
             ((dataset, num_queries, *heads), of_depth.with_columns(all=pl.lit(num_queries)))
-            for heads, of_depth in _utility_groups(part)
+            for heads, of_depth in by_utility(part)
         ]
     yield crosstab(
         groups,

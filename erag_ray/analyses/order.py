@@ -78,6 +78,30 @@ def by_measure(rows: pl.DataFrame) -> Iterator[tuple[tuple[str, str], pl.DataFra
         yield (str(name["annotator"]), measure_name(name)), part
 
 
+def first_of_each(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield annotator and name of its first measure at full depth, as one text, and the rows, in reading order."""
+    seen = set()
+    for (annotator, name), part in by_measure(at_full_depth(rows)):
+        if annotator not in seen:
+            seen.add(annotator)
+            yield f"{annotator} {name}", part
+
+
+def is_reference(rows: pl.DataFrame) -> pl.Expr:
+    """Return which rows are about reference runs; none of rows about two runs, which are compared ones."""
+    return pl.col("run_id").is_in(REFERENCES) if "run_id" in rows.columns else pl.lit(False)
+
+
+def by_utility(rows: pl.DataFrame) -> Iterator[tuple[tuple[str, str], pl.DataFrame]]:
+    """Yield the score and ``utility@k``, and the rows of all runs and of the reference runs, by reader and depth."""
+    utility = rows.filter(pl.col("annotator") == END_TO_END)
+    of_runs = utility.filter(~is_reference(rows)).sort("reader", "depth")
+    for (reader, score, depth), part in of_runs.group_by("reader", "score", "depth", maintain_order=True):
+        # reference runs have the same value at every depth
+        references = utility.filter(is_reference(rows) & (pl.col("reader") == reader))
+        yield (str(score), f"utility@{depth}"), pl.concat([part, references])
+
+
 def at_full_depth(rows: pl.DataFrame) -> pl.DataFrame:
     """Select the rows about labels at the largest depth, with the cut-off equal to it."""
     labels = rows.filter(pl.col("annotator") != END_TO_END)

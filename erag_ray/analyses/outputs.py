@@ -1,4 +1,4 @@
-"""Outputs of the reader: empty, truncated, copied or misspelt ones, which no retriever can change."""
+"""Outputs of the reader: odd ones, which no retriever can change, and the verdicts of a judge on them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.inference.output_tables import SINGLE_DOCUMENT
-from erag_ray.store.schemas import COMMON_OUTPUTS, OUTPUTS
+from erag_ray.store.schemas import COMMON_OUTPUTS, JUDGEMENTS, OUTPUTS
 
 NUM_SHOWN = 3
 WIDTH = 40
 """Characters of an output that is quoted."""
 MIN_OUTPUTS = 20
 """Kinds of lists with fewer outputs give no warning."""
-ODD = {"num_empty": 0.05, "num_at_limit": 0.1, "num_copied": 0.01, "num_misspelt": 0.02}
-"""Column of OUTPUTS -> share above which there is a warning."""
+ODD: Mapping[str, tuple[float, str]] = {
+    "num_empty": (0.05, "are empty"),
+    "num_at_limit": (0.1, "end at the limit of max_new_tokens, not by themselves"),
+    "num_copied": (0.01, "repeat the answer of a worked example in the prompt (reader.num_examples)"),
+    "num_misspelt": (0.02, "are an answer but for case or punctuation, and score 0"),
+}
+"""Column of OUTPUTS -> share above which there is a warning, and its words."""
 ODD_REPETITION = 0.1
 """There is a warning if one output is more frequent than the most common gold answer by more than this share."""
-MEANINGS = {
-    "num_empty": "are empty",
-    "num_at_limit": "end at the limit of max_new_tokens, not by themselves",
-    "num_copied": "repeat the answer of a worked example in the prompt (reader.num_examples)",
-    "num_misspelt": "are an answer but for case or punctuation, and score 0",
-}
 KIND = ["reader", "kind", "depth"]
 ODD_OUTPUTS = {
     "num_empty": "empty",
@@ -119,7 +118,7 @@ def _findings(outputs: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
     odd = [
         f"{counts[column] / counts['num_outputs']:.0%} {name}"
         for column, name in ODD_OUTPUTS.items()
-        if counts and (counts[column] or 0) > ODD[column] * counts["num_outputs"]
+        if counts and (counts[column] or 0) > ODD[column][0] * counts["num_outputs"]
     ]
     if odd:
         yield Finding(topic="outputs", text=f"of the reader's outputs {', '.join(odd)}", is_warning=True)
@@ -138,13 +137,7 @@ def show_all(results: Results) -> Iterator[Note]:
 
 
 def output_warnings(outputs: pl.DataFrame, common: pl.DataFrame, means: pl.DataFrame) -> list[str]:
-    """Return warnings about unusual outputs of a reader; kinds of lists with few outputs are left out.
-
-    Args:
-        outputs: OUTPUTS.
-        common: COMMON_OUTPUTS.
-        means: MEANS.
-    """
+    """Return warnings about unusual outputs of a reader; kinds of lists with few outputs are left out."""
     enough = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
     lines: list[str] = []
     for part in enough.sort("dataset").partition_by("dataset", maintain_order=True):
@@ -169,10 +162,10 @@ def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[s
 
 def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[str]:
     start = f"{row['dataset']}, {kind_name(row)}: "
-    for name, limit in ODD.items():
+    for name, (limit, meaning) in ODD.items():
         share = (row[name] or 0) / row["num_outputs"]
         if share > limit:
-            yield f"{start}{share:.1%} of the reader's outputs {MEANINGS[name]}"
+            yield f"{start}{share:.1%} of the reader's outputs {meaning}"
     first = of_kind(common, row).filter(place=1)
     for output, share in first.select("output", "share").rows():
         if output.strip() and share > row["majority_share"] + ODD_REPETITION:
@@ -183,3 +176,54 @@ def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[st
 
 
 ANALYSIS = Analysis(shows=(OUTPUTS, COMMON_OUTPUTS, MEANS), show=show, show_all=show_all, group=READER)
+
+
+ODD_JUDGEMENTS = 0.01
+"""Share of outputs without a judgement above which there is a warning."""
+SHOWN = {
+    "num_correct": "correct",
+    "num_incorrect": "incorrect",
+    "num_abstained": "abstained",
+    "num_unusable": "no judgement",
+    "num_not_asked": "empty",
+}
+
+
+def show_judgements(view: View) -> Iterator[Table]:
+    """Yield the shares of the judge's verdicts, by kind of list."""
+    rows = view.rows(JUDGEMENTS)
+    shares = rows.with_columns(pl.col(name) / pl.col("num_outputs") for name in SHOWN)
+    if rows.height:
+        yield listing(
+            in_order(shares),
+            (
+                name_field("given", kind_name),
+                field("outputs", "num_outputs", Format.COUNT),
+                *(field(head, name, Format.SHARE) for name, head in SHOWN.items()),
+            ),
+            caption="Shares of outputs. correct scores 1; incorrect, abstained and empty (not judged) score 0. no "
+            "judgement: the judge wrote something else, or its request failed; the score is null.",
+            is_main=True,
+            **view.about("judgements", "verdicts of the judge on the outputs"),
+        )
+
+
+def warn_of_judgements(results: Results) -> Iterator[Note]:
+    """Yield a warning for each kind of list with many outputs without a judgement."""
+    yield from (Note(text=text, is_warning=True) for text in judgement_warnings(results[JUDGEMENTS]))
+
+
+def judgement_warnings(judgements: pl.DataFrame) -> Iterator[str]:
+    """Yield a warning for each kind of list of JUDGEMENTS with many outputs without a judgement."""
+    is_odd = pl.col("num_unusable") > ODD_JUDGEMENTS * pl.col("num_outputs")
+    for row in in_order(judgements.filter(pl.col("num_outputs") >= MIN_OUTPUTS, is_odd)):
+        share = row["num_unusable"] / row["num_outputs"]
+        yield (
+            f"{row['dataset']}, {kind_name(row)}: {share:.1%} of the outputs have no judgement, and so no score; turn "
+            "off the judge's thinking (judge.extra_body), or use another judge.model"
+        )
+
+
+OF_JUDGEMENTS = Analysis(
+    shows=(JUDGEMENTS,), is_optional=True, show=show_judgements, show_all=warn_of_judgements, group=READER
+)

@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.analyses.contract import Analysis, View
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.analyses.parts.model import Figure
-from erag_ray.analyses.parts.shapes import present
+from erag_ray.analyses.parts.shapes import about, present
 from erag_ray.analyses.scope import Scope
 from erag_ray.store.schemas import QUERIES, UTILITY
 
@@ -30,11 +30,6 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
 
     Where the reader is right or wrong, one bar: the questions that either run gets better, and the others. Where its
     score has more values, a bar per question, sorted by difference.
-
-    Args:
-        utility: UTILITY.
-        queries: QUERIES.
-        scope: the selection to show.
     """
     if len(scope.runs) < 2:
         return None
@@ -51,14 +46,12 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
         f"With {counted(scope.depth, 'document')}, {best} serves the reader better on {won:,} questions, "
         f"{second} on {lost:,}; equal on {equal:,} of {values.height:,}."
     )
-    about: dict[str, Any] = {
-        "name": scope.name("gain"),
-        "title": f"{scope.dataset}: {best} against {second}, question by question",
+    form: dict[str, Any] = {
+        **about(scope.dataset, "gain", f"{best} against {second}, question by question"),
         "mark": "bar",
         "color": "better",
         "color_names": tuple(outcomes.values()),
         "grey": (EQUAL,),
-        "dataset": scope.dataset,
     }
     if values["difference"].is_in([-1.0, 0.0, 1.0]).all():
         bar = pl.DataFrame(
@@ -69,7 +62,7 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
             }
         )
         shares = bar.with_columns(share=pl.col("questions") / values.height)
-        return Figure(data=shares, x="questions", y="runs", x_title="questions", caption=caption, **about)
+        return Figure(data=shares, x="questions", y="runs", x_title="questions", caption=caption, **form)
     bars = _bars(values, min(values.height, MAX_BARS)).with_columns(better=better)
     grouped = f" A bar is the mean of {values.height / MAX_BARS:.1f} neighbouring questions."
     return Figure(
@@ -79,7 +72,7 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
         x_title="questions, sorted by difference",
         y_title=f"difference of utility ({scope.score})",
         caption=caption + grouped * (values.height > MAX_BARS),
-        **about,
+        **form,
     )
 
 

@@ -188,12 +188,7 @@ def mean_retrieval_measures(values: pl.DataFrame, counted: pl.DataFrame, runs: S
 
 
 def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> list[Table]:
-    """Return RETRIEVAL_MEASURES of the runs as report tables; recompute and seal them if they are not current.
-
-    Args:
-        config: the retrieval.
-        runs: its runs.
-    """
+    """Return RETRIEVAL_MEASURES of the runs as report tables; recompute and seal them if they are not current."""
     tables = TableStore(config.out)
     files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
     stage = Stage(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from erag_ray.analyses.order import MAX_RUNS
-from erag_ray.analyses.parts.shapes import part_name
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
 
 MAX_LABELLED = 4
@@ -32,10 +31,6 @@ class Scope:
     """Confidence level of the intervals."""
     notes: str = ""
     """What is not shown, as text for captions."""
-
-    def name(self, kind: str) -> str:
-        """Return the identifier of a figure of this dataset: letters, digits, ``-`` and ``_``."""
-        return part_name(kind, self.dataset)
 
     @property
     def color_names(self) -> tuple[str, ...]:

@@ -29,14 +29,14 @@ from erag_ray.analyses.contract import (
     per_dataset,
 )
 from erag_ray.analyses.means import MEANS, means
-from erag_ray.analyses.order import at_full_depth, by_measure, references_of, run_columns
+from erag_ray.analyses.order import by_utility, first_of_each, is_reference, references_of, run_columns
 from erag_ray.analyses.paired import DETECTABLE, TEST_FIELDS, compare_runs, pair_name
 from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
 from erag_ray.analyses.settings import Settings
 from erag_ray.config.job import KNOWN
 from erag_ray.data.datasets.queries import NO_VALUE
-from erag_ray.data.runs.references import END_TO_END, REFERENCES
+from erag_ray.data.runs.references import END_TO_END
 from erag_ray.store.schemas import SLICES, conform, of_slices
 
 SLICE_MEANS = of_slices("slice_means", MEANS)
@@ -55,13 +55,7 @@ def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def all_slices(slices: pl.DataFrame, cells: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """SLICES of all that ``names`` names, in their order.
-
-    Args:
-        slices: SLICES of paths.
-        cells: CELLS.
-        names: paths, and `KNOWN`.
-    """
+    """SLICES of all that ``names`` names, in their order."""
     parts = [known_slice(cells) if name == KNOWN else slices.filter(slice=name) for name in names]
     return pl.concat([pl.DataFrame(SLICES.empty()), *parts])
 
@@ -130,16 +124,12 @@ def slice_comparisons(
     return compare_runs(parts, settings, SLICE_COMPARISONS, MIN_QUESTIONS)
 
 
-def _quantities(part: pl.DataFrame, *, with_references: bool = False) -> Iterator[tuple[str, pl.DataFrame]]:
+def _quantities(part: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield ``utility@k`` and the name of eRAG's first measure, with their rows at the largest depth."""
-    used = part.filter(pl.col("annotator") == END_TO_END)
-    is_reference = pl.col("run_id").is_in(REFERENCES) if with_references else pl.lit(False)
-    for _, rows in used.group_by("reader", maintain_order=True):
-        depth = max(rows.filter(~is_reference)["depth"], default=0)
-        yield f"utility@{depth}", rows.filter(is_reference | (pl.col("depth") == depth))
-    for (_, name), rows in by_measure(at_full_depth(part.filter(pl.col("annotator") == "erag"))):
-        yield f"erag {name}", rows
-        return
+    of_runs = (pl.col("annotator") == END_TO_END) & ~is_reference(part)
+    is_deepest = pl.col("depth") == pl.col("depth").filter(of_runs).max().over("reader")
+    yield from ((name, rows) for (_, name), rows in by_utility(part.filter(is_reference(part) | is_deepest)))
+    yield from first_of_each(part.filter(pl.col("annotator") == "erag"))
 
 
 def show_means(view: View) -> Iterator[Table]:
@@ -148,7 +138,7 @@ def show_means(view: View) -> Iterator[Table]:
     groups = [
         ((str(name), str(value), quantity, max(part["num_queries"])), part)
         for (name, value), of_slice in rows.group_by("slice", "value", maintain_order=True)
-        for quantity, part in _quantities(of_slice, with_references=True)
+        for quantity, part in _quantities(of_slice)
     ]
     if groups:
         yield crosstab(

@@ -166,14 +166,7 @@ class Standing:
 
 
 def standing(means: pl.DataFrame, comparisons: pl.DataFrame, dataset: str, alpha: float) -> Standing | None:
-    """Rank the runs of a dataset; None without any utility.
-
-    Args:
-        means: MEANS.
-        comparisons: COMPARISONS.
-        dataset: the dataset.
-        alpha: the error that the job allows.
-    """
+    """Rank the runs of a dataset; None without any utility."""
     utility = means.filter(annotator=END_TO_END, dataset=dataset)
     of_runs = utility.filter(pl.col("run_id").is_in(REFERENCES).not_())
     judged = of_runs.drop_nulls("mean")

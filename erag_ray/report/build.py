@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
+from erag_ray.analyses.answer import answer
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import SECTIONS, Analysis, Results, View
 from erag_ray.analyses.every import every_analysis
 from erag_ray.analyses.means import MEANS
-from erag_ray.analyses.parts.model import Figure, Finding, Note, Part, Report, Section, Table
+from erag_ray.analyses.parts.model import (
+    DatasetVerdict,
+    Figure,
+    Finding,
+    Note,
+    Part,
+    Report,
+    Section,
+    Table,
+    Topic,
+    Verdict,
+)
 from erag_ray.analyses.parts.shapes import part_name
 from erag_ray.analyses.scope import scope_of
-from erag_ray.analyses.standing import standing
-from erag_ray.report.verdict import verdict_of
+from erag_ray.analyses.standing import Standing, standing
+from erag_ray.report.leaderboard import ranking
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +56,7 @@ def build_report(results: Results) -> Report:
     lacking = [Finding(topic="missing", text=line, is_warning=True) for line in (*results.missing, *failed)]
     return Report(
         title=title_of(results),
-        verdict=verdict_of(
+        verdict=_verdict(
             title_of(results),
             [(view.standing, _findings(of_datasets[view.dataset])) for view in views],
             [*_findings(part for _, part in of_all), *lacking],
@@ -52,6 +65,29 @@ def build_report(results: Results) -> Report:
         warnings=tuple(note.text for note in every_note if note.is_warning),
         notes=(*results.missing, *failed, *results.notes, *plain),
         failures=tuple(failed),
+    )
+
+
+def _verdict(
+    question: str, datasets: Iterable[tuple[Standing | None, Sequence[Finding]]], findings: Sequence[Finding]
+) -> Verdict:
+    """Return the answer of every dataset that has any utility, and the analyses' findings in one order."""
+    return Verdict(
+        question=question,
+        datasets=tuple(
+            DatasetVerdict(
+                dataset=standing.dataset,
+                answer=answer(standing),
+                findings=tuple(sorted(of_dataset, key=lambda one: get_args(Topic).index(one.topic))),
+                ranking=ranking(standing),
+                score=standing.score,
+                depth=standing.depth,
+                num_queries=max(row["num_queries"] for row in standing.means.values()),
+            )
+            for standing, of_dataset in datasets
+            if standing is not None
+        ),
+        findings=tuple(sorted(findings, key=lambda one: one.topic != "cost")),
     )
 
 

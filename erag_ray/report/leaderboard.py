@@ -1,13 +1,24 @@
-"""The runs of every dataset side by side: who leads, and what is known of the others."""
+"""The runs of every dataset side by side, and on one scale: who leads, and what is known of the others."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from erag_ray.analyses.order import MAX_RUNS, by_mean_rank
-from erag_ray.analyses.parts.formats import shortened
-from erag_ray.analyses.parts.model import Column, DatasetVerdict, Format, RankedRun, State, Table, Value
-from erag_ray.analyses.parts.shapes import across, names, plain
+from erag_ray.analyses.parts.formats import counted, number, shortened, with_interval
+from erag_ray.analyses.parts.model import (
+    Column,
+    DatasetVerdict,
+    Format,
+    RankedRun,
+    State,
+    Table,
+    Value,
+    Verdict,
+)
+from erag_ray.analyses.parts.shapes import across, names, part_name, plain
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import REFERENCE_NAMES
 
@@ -77,3 +88,65 @@ def _value(run: RankedRun) -> Value:
     is_reference = run.state == "reference"
     interval = (None, None) if is_reference else (run.low, run.high)
     return Value(run.mean, *interval, note="" if is_reference else SIGNS[run.state][0])
+
+
+MAX_DRAWN = 12
+"""Runs that are drawn; the others are in the tables."""
+
+
+def boards(verdict: Verdict) -> list[dict[str, Any]]:
+    """Return what the template draws of each dataset that has runs: runs in percent of the scale, and texts."""
+    return [_board(dataset) for dataset in verdict.datasets if dataset.ranking]
+
+
+def _board(dataset: DatasetVerdict) -> dict[str, Any]:
+    runs = [run for run in dataset.ranking if run.state != "reference"]
+    ends = [end for run in dataset.ranking for end in (run.mean, run.high) if end is not None]
+    # the next tenth above all of them
+    top = max(0.1, math.ceil(max(ends, default=1.0) * 10 - 1e-9) / 10)
+    about = [dataset.score, counted(dataset.depth, "document"), counted(dataset.num_queries, "question")]
+    if len(runs) > MAX_DRAWN:
+        about.append(f"the {MAX_DRAWN} best of {len(runs)} runs")
+    references = [run for run in dataset.ranking if run.state == "reference" and run.mean is not None]
+    return {
+        "dataset": dataset.dataset,
+        "section": part_name("dataset", dataset.dataset),
+        "badge": _badge(runs),
+        "about": ", ".join(about),
+        "top": number(top, 1),
+        "runs": [_drawn(run, top) for run in runs[:MAX_DRAWN]],
+        "marks": [
+            {
+                "name": REFERENCE_NAMES[run.name],
+                "left": _percent(run.mean, top),
+                "text": number(run.mean, drop_zero=True),
+            }
+            for run in references
+        ],
+    }
+
+
+def _badge(runs: Sequence[RankedRun]) -> str:
+    states = [run.state for run in runs]
+    if len(runs) < 2 or "leads" not in states:
+        return ""
+    return "settled" if states == ["leads", *["worse"] * (len(runs) - 1)] else "not settled"
+
+
+def _drawn(run: RankedRun, top: float) -> dict[str, Any]:
+    left = _percent(run.mean if run.low is None else run.low, top)
+    right = _percent(run.mean if run.high is None else run.high, top)
+    return {
+        "name": run.name,
+        "mean": run.mean,
+        "state": run.state,
+        "says": SIGNS[run.state][1],
+        "at": _percent(run.mean, top),
+        "left": left,
+        "width": round(right - left, 2),
+        "text": with_interval(run.mean, run.low, run.high, drop_zero=True),
+    }
+
+
+def _percent(value: float | None, top: float) -> float:
+    return round(100 * min(max((value or 0.0) / top, 0.0), 1.0), 2)

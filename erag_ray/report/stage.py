@@ -11,12 +11,11 @@ from erag_ray.analyses.parts.model import Report
 from erag_ray.config.job import JobConfig
 from erag_ray.config.report import ReportConfig
 from erag_ray.report.build import build_report
-from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.console import print_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
 from erag_ray.report.page.questions import QuestionOptions, Questions, load_questions
-from erag_ray.report.page.write import FOLDER, Charts, PageOptions, write_page
+from erag_ray.report.page.write import FOLDER, write_page
 from erag_ray.store.folder import Folder
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
@@ -70,6 +69,4 @@ def _write(config: JobConfig | ReportConfig, built: Report, questions: Questions
     """Write the report as page and Markdown."""
     folder = Folder(config.out)
     folder.write_bytes(markdown(built, location=REST).encode(), "report.md")
-    form = PageOptions(single_file=config.report.single_file)
-    charts = Charts(vega=vega, javascript_bundle=javascript_bundle)
-    write_page(folder, built, questions, form, charts)
+    write_page(folder, built, questions, single_file=config.report.single_file, has_charts=True)

@@ -133,41 +133,25 @@ def _size(figure: Figure, width: int | str, height: int) -> dict[str, Any]:
 
 def _layers(figure: Figure, rows: pl.DataFrame) -> Iterator[alt.Chart]:
     """Yield the layers of a figure, bottom first."""
+    is_line = figure.mark == "line"
     yield from _rule_layers(figure)
     if figure.low is not None and figure.high is not None:
-        has_band = figure.mark == "line" and rows[figure.x].n_unique() > 1
-        yield (_band if has_band else _interval)(figure, rows)
-    if figure.mark == "line":
-        yield _line(figure, rows)
-    yield _bars(figure, rows) if figure.mark == "bar" else _points(figure, rows)
-
-
-def _band(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
-    return _chart(figure, rows, alt.MarkDef(type="area", opacity=0.13), low=True, tooltip=False)
-
-
-def _interval(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
-    return _chart(figure, rows, alt.MarkDef(type="rule", strokeWidth=1.5), low=True, tooltip=False)
-
-
-def _line(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
-    return _chart(figure, rows, alt.MarkDef(type="line", strokeWidth=2), dash=True, tooltip=False)
-
-
-def _points(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
-    # many points would hide the dashes that distinguish lines; invisible points still have tooltips
-    is_line = figure.mark == "line"
-    is_seen = not is_line or rows[figure.x].n_unique() <= MAX_LOG_TICKS
-    mark = alt.MarkDef(type="point", filled=True, size=60, opacity=1 if is_seen else 0)
-    return _chart(figure, rows, mark, shape=not is_line)
-
-
-def _bars(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
-    if _is_name(figure, "y"):
-        return _chart(figure, rows, alt.MarkDef(type="bar"))
-    # many bars overlap: no gaps between them
-    width = 0.9 if rows.height <= MAX_NAMED_BARS else 1.8
-    return _chart(figure, rows, alt.MarkDef(type="bar", width=alt.RelativeBandSize(band=width)))
+        has_band = is_line and rows[figure.x].n_unique() > 1
+        band, interval = alt.MarkDef(type="area", opacity=0.13), alt.MarkDef(type="rule", strokeWidth=1.5)
+        yield _chart(figure, rows, band if has_band else interval, low=True, tooltip=False)
+    if is_line:
+        yield _chart(figure, rows, alt.MarkDef(type="line", strokeWidth=2), dash=True, tooltip=False)
+    if figure.mark != "bar":
+        # many points would hide the dashes that distinguish lines; invisible points still have tooltips
+        is_seen = not is_line or rows[figure.x].n_unique() <= MAX_LOG_TICKS
+        mark = alt.MarkDef(type="point", filled=True, size=60, opacity=1 if is_seen else 0)
+        yield _chart(figure, rows, mark, shape=not is_line)
+    elif _is_name(figure, "y"):
+        yield _chart(figure, rows, alt.MarkDef(type="bar"))
+    else:
+        # many bars overlap: no gaps between them
+        width = alt.RelativeBandSize(band=0.9 if rows.height <= MAX_NAMED_BARS else 1.8)
+        yield _chart(figure, rows, alt.MarkDef(type="bar", width=width))
 
 
 def _chart(
@@ -271,24 +255,18 @@ def _tooltip(name: str, kind: pl.DataType) -> alt.Tooltip:
 def _rule_layers(figure: Figure) -> Iterator[alt.Chart]:
     """Yield dotted reference lines, each with its name at one end; neighbours at opposite ends."""
     axis = _value_axis(figure)
+    text = alt.Text(field="rule", type="nominal")
     finite = [(name, value) for name, value in figure.rules.items() if math.isfinite(value)]
     for number, (name, value) in enumerate(finite):
-        datum = alt.XDatum(datum=value) if axis == "x" else alt.YDatum(datum=value)
         data = alt.InlineData(values=[{"rule": name}])
-        rule = alt.MarkDef(type="rule", strokeDash=[2, 3], color="#888888")
-        yield alt.Chart(data, mark=rule, encoding=alt.FacetedEncoding(**{axis: datum}))
-        yield alt.Chart(data, mark=_rule_text(axis, number), encoding=_rule_encoding(axis, datum, number))
-
-
-def _rule_text(axis: str, number: int) -> alt.MarkDef:
-    if axis == "x":
-        return alt.MarkDef(type="text", align="center", baseline="bottom", dy=-3)
-    return alt.MarkDef(type="text", align="right" if number % 2 else "left", baseline="bottom", dy=-2)
-
-
-def _rule_encoding(axis: str, datum: Any, number: int) -> alt.FacetedEncoding:
-    text = alt.Text(field="rule", type="nominal")
-    end: Any = {"value": "width" if axis == "y" and number % 2 else 0}
-    if axis == "x":
-        return alt.FacetedEncoding(x=datum, y=end, text=text)
-    return alt.FacetedEncoding(x=end, y=datum, text=text)
+        line = alt.MarkDef(type="rule", strokeDash=[2, 3], color="#888888")
+        datum: Any = alt.XDatum(datum=value) if axis == "x" else alt.YDatum(datum=value)
+        yield alt.Chart(data, mark=line, encoding=alt.FacetedEncoding(**{axis: datum}))
+        if axis == "x":
+            label = alt.MarkDef(type="text", align="center", baseline="bottom", dy=-3)
+            encoding = alt.FacetedEncoding(x=datum, y={"value": 0}, text=text)
+        else:
+            is_right = number % 2 == 1
+            label = alt.MarkDef(type="text", align="right" if is_right else "left", baseline="bottom", dy=-2)
+            encoding = alt.FacetedEncoding(x={"value": "width" if is_right else 0}, y=datum, text=text)
+        yield alt.Chart(data, mark=label, encoding=encoding)

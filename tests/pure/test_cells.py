@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from erag_ray.analyses.cell_comparisons import cell_comparisons
+from erag_ray.analyses.cell_comparisons import COMPLEMENT_QUANTITIES, cell_comparisons, complements
 from erag_ray.analyses.cell_shares import cell_shares
 from erag_ray.analyses.cells import cell_columns, cells
-from erag_ray.analyses.complements import COMPLEMENT_QUANTITIES, complements
 from erag_ray.measures.agreement import wilson_interval
 from erag_ray.store.schemas import LABELS, RUNS, SLICES, UTILITY
 

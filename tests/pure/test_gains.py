@@ -17,7 +17,7 @@ from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.evaluation import evaluate
-from erag_ray.analyses.harm import harm_notes, harm_warnings
+from erag_ray.analyses.useful_documents import harm_notes, harm_warnings
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig

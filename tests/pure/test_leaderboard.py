@@ -9,8 +9,7 @@ from report_texts import made_report, made_up, printed, results_with
 
 from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.analyses.parts.model import DatasetVerdict, Finding, RankedRun, State, Verdict
-from erag_ray.report.leaderboard import leaderboard
-from erag_ray.report.page.boards import boards
+from erag_ray.report.leaderboard import boards, leaderboard
 
 
 def ranked(name: str, mean: float | None, state: State = "worse") -> RankedRun:

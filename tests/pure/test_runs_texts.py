@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.analyses.contract import View
-from erag_ray.analyses.latency import ANALYSIS
+from erag_ray.analyses.costs import OF_LATENCY
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -324,7 +324,7 @@ def test_the_table_of_latencies_has_median_and_95th_percentile() -> None:
     rows = pl.DataFrame(utility).with_columns(pl.lit(value).alias(name) for name, value in fixed.items())
     means = pl.concat([means, rows.cast({"depth": pl.Int32, "cutoff": pl.Int32})], how="diagonal")
     given = results(means=means, queries=queries, retrieval_seconds=seconds)
-    (table,) = tables_of_view(ANALYSIS, View(results=given, dataset="nq", runs=["unknown", "slow"]))
+    (table,) = tables_of_view(OF_LATENCY, View(results=given, dataset="nq", runs=["unknown", "slow"]))
     # the 41st question is of another dataset
     median, high = np.percentile(values[:40] * 1000, [50, 95])
     assert rows_of_text(table) == [

@@ -29,14 +29,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripts import import_script
 
-from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.comparisons import COMPARISONS, SIGNIFICANT, run_differences
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.formats import counted, number, rows_of_text, text_of
 from erag_ray.analyses.parts.model import Column, DatasetVerdict, Format, Value, Verdict
 from erag_ray.analyses.parts.shapes import tables_of as tables_of_report
-from erag_ray.analyses.run_differences import SIGNIFICANT, run_differences
 from erag_ray.analyses.scope import scope_of
 from erag_ray.extras.gate.decide import Rule, decide
 from erag_ray.extras.sequential_test.looks import critical_values, look

@@ -28,6 +28,11 @@ def part_name(*words: object) -> str:
     return safe if safe == text else f"{safe}-{xxhash.xxh3_64_hexdigest(text.encode())[:8]}"
 
 
+def about(dataset: str, kind: str, title: str, *words: object) -> dict[str, Any]:
+    """Return name, title and dataset of a part about one dataset, as fields of `Table` and `Figure`."""
+    return {"name": part_name(kind, dataset, *words), "title": f"{dataset}: {title}", "dataset": dataset}
+
+
 def parts_of(report: Report) -> list[Table | Figure]:
     """Return all tables and figures of a report in reading order."""
     return [part for section in report.sections for part in section.parts]

@@ -11,7 +11,7 @@ import polars as pl
 from erag_ray.analyses.parts.formats import number
 from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import columns, names, plain
-from erag_ray.analyses.published import MEASURE_NAMES, SYMBOLS
+from erag_ray.analyses.table_1 import MEASURE_NAMES, SYMBOLS
 
 FOLDER = pathlib.Path(__file__).with_name("published_tables")
 PROBABILITIES = ("p_doc", "p_word", "p_doc_and_word", "p_doc_given_word", "p_word_given_doc")

@@ -12,8 +12,7 @@ from erag_ray.analyses.order import table_depths, whole_lists
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.analyses.parts.model import Figure, Report, Section, Table, Verdict
 from erag_ray.analyses.parts.shapes import figures_of, part_name, parts_of
-from erag_ray.analyses.published import published_table_1
-from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, table_1
+from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, published_table_1, table_1
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_table import dual_tables
 from erag_ray.extras.papers.experiments import by_reader_table, figure_1_table, reproduction_table

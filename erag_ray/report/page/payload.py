@@ -6,35 +6,20 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from erag_ray.analyses.parts.formats import text_of
 from erag_ray.analyses.parts.model import Column, Figure, Table, Value
 from erag_ray.data.runs.references import GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.report.page.questions import Documents, Question, Questions
+from erag_ray.report.page.questions import Questions
 
 Plain = dict[str, Any]
 MAX_FIGURE_ROWS = 2_000
 """Maximum number of rows of a figure's data in its table."""
 LEVEL = 6
 """Compression level of gzip."""
-INDEX_COLUMNS = (
-    "id",
-    "question",
-    "answers",
-    "dataset",
-    "shard",
-    "place",
-    "slices",
-    "values",
-    "closed_book",
-    "gold",
-    "cells",
-    "disagree",
-    "harmful",
-)
 
 
 def packed(content: object) -> str:
@@ -88,97 +73,59 @@ def figure_data(figure: Figure, spec: Mapping[str, Any] | None) -> Plain:
     }
 
 
-def question_data(question: Question) -> Plain:
-    """Return the record of a question for its view."""
-    return {
-        "id": question.query_id,
-        "question": question.question,
-        "answers": list(question.answers),
-        "dataset": question.dataset,
-        "score": question.score,
-        "slices": dict(question.slices),
-        "documents": _documents(question.documents),
-        "lists": {str(run): list(documents) for run, documents in question.lists.items()},
-        "end_to_end": [
-            [output.run, output.depth, output.value, output.output] for output in question.end_to_end
-        ],
-        "cells": [[run, depth, cell] for (run, depth), cell in question.cells.items()],
-        "in_lists": question.in_lists,
+def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Plain:
+    """Return the index of all questions, by column: what they are sorted and filtered by, and where their records are.
+
+    Args:
+        questions: the questions.
+        positions: of each record its shard, and its place there.
+    """
+    queries, runs = questions.queries, questions.runs
+    depth = questions.depths[-1] if questions.depths else 0
+    of_runs = questions.end_to_end.filter(depth=depth).select("number", "run_id", "value")
+    values = {(number, run): value for number, run, value in of_runs.iter_rows()}
+    cell_of = {
+        (number, run): cell
+        for number, run, cell in questions.cells.filter(depth=depth)
+        .select("number", "run_id", "cell")
+        .iter_rows()
     }
-
-
-def _documents(documents: Documents) -> Plain:
-    return {
-        "ids": list(documents.ids),
-        "titles": list(documents.titles),
-        "texts": list(documents.texts),
-        "gold": [index for index, is_gold in enumerate(documents.is_gold) if is_gold],
-        "outputs": list(documents.outputs),
-        "labels": {str(column): list(labels) for column, labels in documents.labels.items()},
-    }
-
-
-class QuestionIndex:
-    """Index of all questions, by column: keys for sorting and filtering, and the position of each record."""
-
-    def __init__(self, questions: Questions | None) -> None:
-        self.columns: dict[str, list[Any]] = {name: [] for name in INDEX_COLUMNS}
-        self.runs = list(questions.runs) if questions else []
-        self.depth = questions.depths[-1] if questions and questions.depths else 0
-        self.cells: dict[str, int] = {}
-        self.slices: dict[str, dict[str, int]] = {}
-
-    def add(self, question: Question, shard: int, position: int) -> None:
-        """Add the next question, whose record is at ``place`` of a shard."""
-        values = {(output.run, output.depth): output.value for output in question.end_to_end}
-        row = {
-            "id": question.query_id,
-            "question": question.question,
-            "answers": list(question.answers)[:3],
-            "dataset": question.dataset,
-            "shard": shard,
-            "place": position,
-            "slices": self._slices(question.slices),
-            "values": [values.get((run, self.depth)) for run in self.runs],
-            "closed_book": _reference(question, NO_PASSAGES),
-            "gold": _reference(question, GOLD_PASSAGES),
-            "cells": [self._cell(question.cells.get((run, self.depth))) for run in self.runs],
-            "disagree": question.num_disagreements,
-            "harmful": question.num_harmful,
-        }
-        for name, value in row.items():
-            self.columns[name].append(value)
-
-    def _cell(self, cell: str | None) -> int:
-        return -1 if cell is None else self.cells.setdefault(cell, len(self.cells))
-
-    def _slices(self, slices: Mapping[str, str]) -> dict[str, int]:
-        numbered = ((name, value, self.slices.setdefault(name, {})) for name, value in slices.items())
-        return {name: values.setdefault(value, len(values)) for name, value, values in numbered}
-
-    def data(self) -> Plain:
-        """Return the index as data, with the names behind its numbers."""
-        slices = {name: list(values) for name, values in self.slices.items()}
-        return {**self.columns, "depth": self.depth, "cell_names": list(self.cells), "slice_values": slices}
-
-
-def _reference(question: Question, run: str) -> float | None:
-    return next((output.value for output in question.end_to_end if output.run == run), None)
-
-
-def column_data(questions: Questions) -> list[Plain]:
-    """Return the label columns as data: annotator, reader, score and kind."""
-    return [
-        {"annotator": column.annotator, "reader": column.reader, "score": column.score, "kind": column.kind}
-        for column in questions.columns
+    cell_names: dict[str, int] = {}
+    slice_values: dict[str, dict[str, int]] = {}
+    slices: list[dict[str, int]] = [{} for _ in positions]
+    for number, name, value in questions.slices.select("number", "slice", "value").iter_rows():
+        known = slice_values.setdefault(name, {})
+        slices[number][name] = known.setdefault(value, len(known))
+    cells = [
+        [
+            -1
+            if (cell := cell_of.get((number, run))) is None
+            else cell_names.setdefault(cell, len(cell_names))
+            for run in runs
+        ]
+        for number in queries["number"]
     ]
+    return {
+        "id": queries["query_id"].to_list(),
+        "question": queries["question"].to_list(),
+        "answers": queries["answers"].list.head(3).to_list(),
+        "dataset": queries["dataset"].to_list(),
+        "shard": [shard for shard, _ in positions],
+        "place": [row for _, row in positions],
+        "slices": slices,
+        "values": [[values.get((number, run)) for run in runs] for number in queries["number"]],
+        "closed_book": _of_reference(questions, NO_PASSAGES),
+        "gold": _of_reference(questions, GOLD_PASSAGES),
+        "cells": cells,
+        "disagree": questions.num_disagreements,
+        "harmful": questions.num_harmful,
+        "depth": depth,
+        "cell_names": list(cell_names),
+        "slice_values": {name: list(known) for name, known in slice_values.items()},
+    }
 
 
-def part_data(
-    parts: Iterable[Table | Figure], specs: Mapping[str, Mapping[str, Any]]
-) -> tuple[list[Plain], list[Plain]]:
-    """Return the tables and the figures of a report as data."""
-    sequence: Sequence[Table | Figure] = list(parts)
-    tables = [table_data(part) for part in sequence if isinstance(part, Table)]
-    figures = [figure_data(part, specs.get(part.name)) for part in sequence if isinstance(part, Figure)]
-    return tables, figures
+def _of_reference(questions: Questions, run: str) -> list[float | None]:
+    """Return each question's score with a reference run, which is the same at every depth."""
+    first = questions.end_to_end.filter(run_id=run).unique("number", keep="first", maintain_order=True)
+    return questions.queries.join(first, on="number", how="left", maintain_order="left")["value"].to_list()

@@ -1,7 +1,8 @@
 """Load a record for every question from sealed tables: its lists, documents, labels and outputs.
 
-Tables are joined once with Polars into rows sorted by question. Records are built for a few questions at a time, so the
-texts of all questions are never in memory as records. A missing table leaves its part of the records empty.
+Tables are joined once with Polars into rows sorted by question. Records, which are what the page's script reads, are
+built for a few questions at a time, so the texts of all questions are never in memory as records. A missing table
+leaves its part of the records empty.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +40,12 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
 Texts = Literal["all", "snippets", "none"]
-Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Record = dict[str, Any]
 PAIR = ["query_id", "doc_id"]
 LIST = ["reader", "run_id", "query_id", "depth"]
+OF_QUESTION = ("pairs", "lists", "end_to_end", "cells", "slices", "in_lists")
+"""Frames of `Questions` of which a record has rows."""
 QUESTIONS_AT_A_TIME = 64
 SNIPPET_CHARACTERS = 200
 DIGITS = 4
@@ -70,69 +73,22 @@ class QuestionOptions:
     """Dataset -> the reader's prompt: its fields, and how it is filled."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelColumn:
+class LabelColumn(NamedTuple):
     """Column of labels by one annotator, reader and score (empty where labels do not depend on them)."""
 
+    annotator: str
     reader: str
     score: str
-    annotator: str
     kind: str
     """binary, graded, or signed (below 0: the document does harm)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Documents:
-    """Distinct documents of a question, by best rank; every sequence has one entry per document."""
-
-    ids: Sequence[str]
-    titles: Sequence[str | None]
-    texts: Sequence[str | None]
-    is_gold: Sequence[bool]
-    outputs: Sequence[str | None]
-    """Outputs of the reader with this single document."""
-    labels: Mapping[int, Sequence[float | None]]
-    """Index in `Questions.columns` -> labels; columns without a label for this question are left out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndToEnd:
-    """Output of the reader with a list, and its score."""
-
-    run: str
-    depth: int
-    value: float | None
-    output: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """Record of one question."""
-
-    query_id: str
-    dataset: str
-    score: str
-    question: str
-    answers: Sequence[str]
-    slices: Mapping[str, str]
-    documents: Documents
-    lists: Mapping[int, Sequence[int]]
-    """Index in `Questions.runs` -> indices in ``documents``, in rank order."""
-    end_to_end: Sequence[EndToEnd]
-    """Every run at every depth, and the reference runs."""
-    cells: Mapping[tuple[str, int], str]
-    """(run, depth) -> cell: what the list did for the reader."""
-    num_disagreements: int
-    """Documents that some annotators call useful and others not."""
-    num_harmful: int
-    """Documents with a label below 0."""
-    in_lists: Mapping[int, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
-    """Index in `Questions.runs` -> name -> index in ``documents`` -> value (`Extension.list_values`)."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Questions:
-    """Questions of a finished job: iterate to get records, in the order of QUERIES."""
+    """Questions of a finished job: iterate to get records, in the order of QUERIES.
+
+    Every frame but ``corpus`` is sorted by ``number``, the row number of the question.
+    """
 
     runs: Sequence[str]
     columns: Sequence[LabelColumn]
@@ -141,33 +97,46 @@ class Questions:
     notes: Sequence[str]
     """Tables that could not be used, and why."""
     options: QuestionOptions
-    rows: Rows
-
-    def __len__(self) -> int:
-        return self.rows.queries.height
-
-    def __iter__(self) -> Iterator[Question]:
-        for start in range(0, len(self), QUESTIONS_AT_A_TIME):
-            yield from _records(self, range(start, min(start + QUESTIONS_AT_A_TIME, len(self))))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows:
-    """Joined tables; every frame but ``corpus`` is sorted by ``number``, the row number of the question."""
-
     queries: pl.DataFrame
     pairs: pl.DataFrame
-    """One row per document: number, doc_id, best (rank; null: in no list), row (in ``corpus``), is_gold, output."""
+    """One row per document: number, pair (row number), doc_id, best (rank; null: in no list), row (in ``corpus``),
+    is_gold, output."""
     labels: Floats
     """[num_pairs, num_columns], NaN: no label."""
     lists: pl.DataFrame
-    """number, run, rank, pair."""
+    """number, run, pair, in rank order."""
     end_to_end: pl.DataFrame
+    """number, run_id, depth, value, output: every run at every depth, and the reference runs."""
     cells: pl.DataFrame
     slices: pl.DataFrame
     in_lists: pl.DataFrame
     """number, run, pair, name, value."""
     corpus: pl.DataFrame
+
+    def __len__(self) -> int:
+        return self.queries.height
+
+    def __iter__(self) -> Iterator[Record]:
+        for start in range(0, len(self), QUESTIONS_AT_A_TIME):
+            yield from _records(self, range(start, min(start + QUESTIONS_AT_A_TIME, len(self))))
+
+    @property
+    def num_disagreements(self) -> list[int]:
+        """Of each question: documents that some annotators call useful and others not; of binary labels and eRAG's."""
+        columns = [column.kind == "binary" or column.annotator == "erag" for column in self.columns]
+        selected = self.labels[:, np.array(columns, np.bool_)]
+        is_useful, is_useless = selected >= self.options.threshold, selected < self.options.threshold
+        return self._count(is_useful.any(axis=1) & is_useless.any(axis=1))
+
+    @property
+    def num_harmful(self) -> list[int]:
+        """Of each question: documents with a label below 0."""
+        return self._count((self.labels < 0).any(axis=1))
+
+    def _count(self, is_counted: npt.ArrayLike) -> list[int]:
+        """Count the pairs of each question."""
+        numbers = self.pairs["number"].to_numpy()[np.asarray(is_counted)]
+        return list(map(int, np.bincount(numbers, minlength=len(self))))
 
 
 @dataclass
@@ -216,12 +185,7 @@ class _Tables:
 
 
 def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
-    """Load the questions of a folder from its sealed tables; missing ones leave their part empty.
-
-    Args:
-        store: the folder.
-        options: content of the records.
-    """
+    """Load the questions of a folder from its sealed tables; missing ones leave their part empty."""
     tables = _Tables(store)
     runs = tables.read(RUNS)
     outputs = tables.read(DOCUMENT_OUTPUTS)
@@ -235,26 +199,25 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         columns, labels = _labels(iter(()), pairs)
     end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
     runs_end_to_end = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
-    rows = Rows(
-        queries=queries,
-        pairs=_described(pairs, corpus, gold, tables.read(PROVENANCE), outputs),
-        labels=labels,
-        lists=_lists(runs, run_ids, pairs),
-        end_to_end=end_to_end,
-        cells=_numbered(tables.optional(CELLS).drop_nulls("cell"), queries),
-        slices=_numbered(tables.optional(SLICES), queries),
-        in_lists=_values_in_lists(tables.in_lists(), run_ids, pairs),
-        corpus=corpus.select("title", "text"),
+    described = _described(pairs, corpus, gold, tables.read(PROVENANCE), outputs)
+    values = (
+        tables.in_lists().select(*PAIR, "run_id", "name", pl.col("value").round(DIGITS)).drop_nulls("value")
     )
-    depths = runs_end_to_end["depth"].unique().sort().to_list()
-    notes = list(dict.fromkeys(tables.notes))
     return Questions(
         runs=run_ids or runs_end_to_end["run_id"].unique(maintain_order=True).to_list(),
         columns=columns,
-        depths=depths,
-        notes=notes,
+        depths=runs_end_to_end["depth"].unique().sort().to_list(),
         options=options,
-        rows=rows,
+        queries=queries,
+        pairs=described,
+        labels=labels,
+        lists=_in_lists(runs, run_ids, pairs).sort("number", "run", "rank"),
+        end_to_end=end_to_end,
+        cells=_numbered(tables.optional(CELLS).drop_nulls("cell"), queries),
+        slices=_numbered(tables.optional(SLICES), queries),
+        in_lists=_in_lists(values, run_ids, pairs).sort("number", "run", "name", "pair"),
+        corpus=corpus.select("title", "text"),
+        notes=list(dict.fromkeys(tables.notes)),
     )
 
 
@@ -306,21 +269,8 @@ def _described(
         .join(by_page, on=["query_id", "page_id"], how="left")
     )
     is_gold = (pl.col("is_passage") | pl.col("is_page")).fill_null(False)
-    columns = ("number", "doc_id", "best", "row", "output")
+    columns = ("number", "pair", "doc_id", "best", "row", "output")
     return joined.sort("pair").select(*columns, is_gold=is_gold)
-
-
-def _lists(runs: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return number, run (index in ``run_ids``) and pair, in rank order."""
-    joined = _in_lists(runs, run_ids, pairs)
-    return joined.sort("number", "run", "rank").select("number", "run", "pair")
-
-
-def _values_in_lists(values: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return number, run (index in ``run_ids``), pair, name and value."""
-    joined = _in_lists(values.drop_nulls("value"), run_ids, pairs)
-    columns = ("number", "run", "pair", "name", pl.col("value").round(DIGITS))
-    return joined.sort("number", "run", "name", "pair").select(columns)
 
 
 def _in_lists(rows: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
@@ -341,12 +291,7 @@ def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[La
     # eRAG first, annotators without a reader last
     names = sorted(by_name, key=lambda name: (name[2] != "erag", not name[0], name[2], name))
     columns = [
-        LabelColumn(
-            reader=reader,
-            score=score,
-            annotator=annotator,
-            kind=_kind(annotator, by_name[reader, score, annotator]),
-        )
+        LabelColumn(annotator, reader, score, _kind(annotator, by_name[reader, score, annotator]))
         for reader, score, annotator in names
     ]
     matrix = np.stack([by_name[name] for name in names], axis=1) if names else np.empty((pairs.height, 0))
@@ -365,34 +310,46 @@ def _kind(annotator: str, labels: Floats) -> str:
 def _end_to_end(utility: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Return number, run_id, depth, value and output of every list."""
     texts = outputs.select(*LIST, "output")
-    joined = utility.select(*LIST, "value").join(
+    joined = utility.select(*LIST, pl.col("value").round(DIGITS)).join(
         texts, on=LIST, how="full", coalesce=True, maintain_order="left"
     )
-    return _numbered(joined.with_columns(pl.col("value").round(DIGITS)), queries)
+    return _numbered(joined, queries)
 
 
-def _records(questions: Questions, numbers: range) -> Iterator[Question]:
+def _records(questions: Questions, numbers: range) -> Iterator[Record]:
     """Yield the records of consecutive questions."""
-    rows = questions.rows
-    pairs, first = _cut(rows.pairs, numbers)
-    pairs = _with_texts(pairs, rows.corpus, questions.options)
-    edges = np.searchsorted(pairs["number"].to_numpy(), [*numbers, numbers.stop])
-    frames = {
-        name: _cut(getattr(rows, name), numbers)[0].partition_by("number", as_dict=True)
-        for name in ("lists", "end_to_end", "cells", "slices", "in_lists")
-    }
-    for number, start, end in zip(numbers, edges[:-1], edges[1:], strict=True):
-        rows_of_question = {name: frame.get((number,)) for name, frame in frames.items()}
-        labels = rows.labels[first + start : first + end]
-        yield _record(
-            questions, number, pairs[int(start) : int(end)], labels, first + int(start), rows_of_question
-        )
+    options, frames = (
+        questions.options,
+        {name: _cut(getattr(questions, name), numbers) for name in OF_QUESTION},
+    )
+    frames["pairs"] = _with_texts(frames["pairs"], questions.corpus, options)
+    parts = {name: frame.partition_by("number", as_dict=True) for name, frame in frames.items()}
+    for query in _cut(questions.queries, numbers).iter_rows(named=True):
+        rows = {name: parts[name].get((query["number"],), frames[name].clear()) for name in OF_QUESTION}
+        pairs, first = rows["pairs"], rows["pairs"]["pair"].min() or 0
+        lists = rows["lists"].group_by("run", maintain_order=True).agg(pl.col("pair") - first)
+        in_lists: dict[int, dict[str, dict[int, float]]] = {}
+        for run, pair, name, value in rows["in_lists"].select("run", "pair", "name", "value").iter_rows():
+            in_lists.setdefault(run, {}).setdefault(name, {})[pair - first] = value
+        yield {
+            "id": query["query_id"],
+            "question": query["question"],
+            "answers": query["answers"],
+            "dataset": query["dataset"],
+            "score": query["score"],
+            "slices": dict(rows["slices"].select("slice", "value").iter_rows()),
+            "documents": _documents(pairs, questions.labels[pairs["pair"]], query["answers"], options),
+            "lists": {str(run): documents for run, documents in lists.iter_rows()},
+            "end_to_end": rows["end_to_end"].select("run_id", "depth", "value", "output").rows(),
+            "cells": rows["cells"].select("run_id", "depth", "cell").rows(),
+            "in_lists": in_lists,
+        }
 
 
-def _cut(frame: pl.DataFrame, numbers: range) -> tuple[pl.DataFrame, int]:
-    """Return the rows of consecutive questions, and the index of the first row."""
+def _cut(frame: pl.DataFrame, numbers: range) -> pl.DataFrame:
+    """Return the rows of consecutive questions."""
     start, end = np.searchsorted(frame["number"].to_numpy(), [numbers.start, numbers.stop])
-    return frame[int(start) : int(end)], int(start)
+    return frame[int(start) : int(end)]
 
 
 def _with_texts(pairs: pl.DataFrame, corpus: pl.DataFrame, options: QuestionOptions) -> pl.DataFrame:
@@ -403,97 +360,25 @@ def _with_texts(pairs: pl.DataFrame, corpus: pl.DataFrame, options: QuestionOpti
     return pairs.with_columns(title.alias("title"), text.alias("text"))
 
 
-def _record(
-    questions: Questions,
-    number: int,
-    pairs: pl.DataFrame,
-    labels: Floats,
-    first: int,
-    frames: Mapping[str, pl.DataFrame | None],
-) -> Question:
-    query = questions.rows.queries.row(number, named=True)
-    cells, slices = frames["cells"], frames["slices"]
-    return Question(
-        query_id=query["query_id"],
-        dataset=query["dataset"],
-        score=query["score"],
-        question=query["question"],
-        answers=query["answers"],
-        slices={} if slices is None else dict(slices.select("slice", "value").iter_rows()),
-        documents=_documents(pairs, labels, query["answers"], questions.options),
-        lists=_ranked(frames["lists"], first),
-        end_to_end=_scored_lists(frames["end_to_end"]),
-        cells={} if cells is None else _named_cells(cells),
-        in_lists=_by_run_and_name(frames["in_lists"], first),
-        num_disagreements=_num_disagreements(labels, questions),
-        num_harmful=int((labels < 0).any(axis=1).sum()),
-    )
-
-
 def _documents(
     pairs: pl.DataFrame, labels: Floats, answers: Sequence[str], options: QuestionOptions
-) -> Documents:
+) -> Record:
+    """Return the distinct documents of a question by best rank; labels by index in `Questions.columns`, if any."""
     texts = pairs["text"].to_list()
     if options.texts == "snippets":
         pattern = answer_pattern(answers)
         texts = [None if text is None else snippet(text, pattern) for text in texts]
-    is_labelled = ~np.isnan(labels)
-    return Documents(
-        ids=pairs["doc_id"].to_list(),
-        titles=pairs["title"].to_list(),
-        texts=texts,
-        is_gold=pairs["is_gold"].to_list(),
-        outputs=pairs["output"].to_list(),
-        labels={
-            int(column): pl.Series(labels[:, column], nan_to_null=True).to_list()
-            for column in np.flatnonzero(is_labelled.any(axis=0))
-        },
-    )
-
-
-def _ranked(lists: pl.DataFrame | None, first: int) -> dict[int, list[int]]:
-    if lists is None:
-        return {}
-    runs, pairs = lists["run"].to_numpy(), lists["pair"].to_numpy().astype(np.int64) - first
-    edges = np.flatnonzero(np.diff(runs)) + 1
-    starts = np.append(0, edges)
     return {
-        int(runs[start]): documents.tolist()
-        for start, documents in zip(starts, np.split(pairs, edges), strict=True)
+        "ids": pairs["doc_id"].to_list(),
+        "titles": pairs["title"].to_list(),
+        "texts": texts,
+        "gold": pairs["is_gold"].arg_true().to_list(),
+        "outputs": pairs["output"].to_list(),
+        "labels": {
+            str(column): pl.Series(labels[:, column], nan_to_null=True).to_list()
+            for column in np.flatnonzero(~np.isnan(labels).all(axis=0))
+        },
     }
-
-
-def _by_run_and_name(rows: pl.DataFrame | None, first: int) -> dict[int, dict[str, dict[int, float]]]:
-    values: dict[int, dict[str, dict[int, float]]] = {}
-    if rows is not None:
-        for run, pair, name, value in rows.select("run", "pair", "name", "value").iter_rows():
-            values.setdefault(run, {}).setdefault(name, {})[pair - first] = value
-    return values
-
-
-def _scored_lists(rows: pl.DataFrame | None) -> list[EndToEnd]:
-    if rows is None:
-        return []
-    columns = rows.select("run_id", "depth", "value", "output").iter_rows()
-    return [
-        EndToEnd(run=run, depth=depth, value=value, output=output) for run, depth, value, output in columns
-    ]
-
-
-def _named_cells(cells: pl.DataFrame) -> dict[tuple[str, int], str]:
-    return {(run, depth): cell for run, depth, cell in cells.select("run_id", "depth", "cell").iter_rows()}
-
-
-def _num_disagreements(labels: Floats, questions: Questions) -> int:
-    """Count documents that some annotators call useful and others not; only binary labels and eRAG's count."""
-    columns = [
-        index
-        for index, column in enumerate(questions.columns)
-        if column.kind == "binary" or column.annotator == "erag"
-    ]
-    selected = labels[:, columns]
-    is_useful, is_useless = selected >= questions.options.threshold, selected < questions.options.threshold
-    return int((is_useful.any(axis=1) & is_useless.any(axis=1)).sum())
 
 
 def answer_pattern(answers: Sequence[str]) -> re.Pattern[str] | None:

@@ -8,17 +8,18 @@ import hashlib
 import importlib.resources
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jinja2
 
 from erag_ray.analyses.cells import CELL_WORDS, CELLS_MEANING
 from erag_ray.analyses.parts.model import Figure, Report, Table
-from erag_ray.report.page.boards import boards
-from erag_ray.report.page.payload import QuestionIndex, column_data, packed, part_data, question_data
-from erag_ray.report.page.questions import Questions
+from erag_ray.analyses.parts.shapes import figures_of, tables_of
+from erag_ray.report.charts import javascript_bundle, vega
+from erag_ray.report.leaderboard import boards
+from erag_ray.report.page.payload import figure_data, index_data, packed, table_data
+from erag_ray.report.page.questions import Questions, Record
 from erag_ray.store.folder import Folder
 
 FOLDER = "report"
@@ -26,28 +27,13 @@ SHARD_BYTES = 500_000
 """JSON bytes in a file of questions before a new file starts; gzip shrinks them to a tenth to a third."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Charts:
-    """Chart functions: the Vega-Lite spec of a figure, and the script with Vega, Vega-Lite and vega-embed."""
-
-    vega: Callable[[Figure], Mapping[str, Any]]
-    javascript_bundle: Callable[[], str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageOptions:
-    """Options of a page."""
-
-    single_file: bool = False
-    """Whether to write everything into one HTML file."""
-
-
 def write_page(
     folder: Folder,
     report: Report,
     questions: Questions | None = None,
-    options: PageOptions | None = None,
-    charts: Charts | None = None,
+    *,
+    single_file: bool = False,
+    has_charts: bool = False,
 ) -> str:
     """Write ``report/index.html`` and the files next to it, and delete those of an earlier report.
 
@@ -55,43 +41,37 @@ def write_page(
         folder: of the job.
         report: the report.
         questions: for the view of single questions; None: no such view.
-        options: options of the page.
-        charts: functions that draw figures; None: figures are shown as tables.
+        single_file: write everything into one HTML file.
+        has_charts: draw figures; else they are shown as tables.
 
     Returns:
         The path of the page.
     """
-    options = options or PageOptions()
     folder.delete_folder(FOLDER)
-    index = QuestionIndex(questions)
-    shards = _shards(questions, index) if questions else iter(())
-    inline = list(shards) if options.single_file else []
+    positions: list[tuple[int, int]] = []
+    shards = _shards(questions, positions) if questions else iter(())
+    inline = list(shards) if single_file else []
     for number, text in enumerate(shards):
         folder.write_bytes(f'shard({number},"{text}");\n'.encode(), FOLDER, "questions", f"{number:04}.js")
-    specs = _specs(report, charts)
-    bundle = charts.javascript_bundle() if charts and specs else ""
-    if bundle and not options.single_file:
+    specs = {figure.name: vega(figure) for figure in figures_of(report)} if has_charts else {}
+    bundle = javascript_bundle() if specs else ""
+    if bundle and not single_file:
         folder.write_bytes(bundle.encode(), FOLDER, "charts.js")
-    data = _data(report, questions, index, specs)
-    html = _html(report, data, bundle, inline, is_single=options.single_file)
+    data = _data(report, questions, positions, specs)
+    html = _html(report, data, bundle, inline, is_single=single_file)
     folder.write_bytes(html.encode("utf-8", "replace"), FOLDER, "index.html")
-    _tidy(folder)
+    # people share the folder
+    for unfinished in (("_unfinished",), ("questions", "_unfinished")):
+        folder.prune(FOLDER, *unfinished)
     return "/".join([folder.address.rstrip("/"), FOLDER, "index.html"])
 
 
-def _tidy(folder: Folder) -> None:
-    """Delete empty folders of unfinished files, since people share the folder."""
-    for names in (("_unfinished",), ("questions", "_unfinished")):
-        folder.prune(FOLDER, *names)
-
-
-def _shards(questions: Questions, index: QuestionIndex) -> Iterator[str]:
-    """Yield packed records of consecutive questions, and add each question to the index."""
-    records: list[dict[str, Any]] = []
+def _shards(questions: Questions, positions: list[tuple[int, int]]) -> Iterator[str]:
+    """Yield packed records of consecutive questions, and add the position of each: its shard, and its place there."""
+    records: list[Record] = []
     number = size = 0
-    for question in questions:
-        record = question_data(question)
-        index.add(question, number, len(records))
+    for record in questions:
+        positions.append((number, len(records)))
         records.append(record)
         size += len(json.dumps(record, default=str))
         if size >= SHARD_BYTES:
@@ -101,27 +81,26 @@ def _shards(questions: Questions, index: QuestionIndex) -> Iterator[str]:
         yield packed(records)
 
 
-def _specs(report: Report, charts: Charts | None) -> dict[str, Mapping[str, Any]]:
-    figures = [part for section in report.sections for part in section.parts if isinstance(part, Figure)]
-    return {figure.name: charts.vega(figure) for figure in figures} if charts else {}
-
-
 def _data(
-    report: Report, questions: Questions | None, index: QuestionIndex, specs: Mapping[str, Mapping[str, Any]]
+    report: Report,
+    questions: Questions | None,
+    positions: Sequence[tuple[int, int]],
+    specs: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    tables, figures = part_data((part for section in report.sections for part in section.parts), specs)
+    tables = [table_data(table) for table in tables_of(report)]
+    figures = [figure_data(figure, specs.get(figure.name)) for figure in figures_of(report)]
     about = None
     if questions is not None:
         about = {
             "runs": list(questions.runs),
-            "columns": column_data(questions),
+            "columns": [column._asdict() for column in questions.columns],
             "depths": list(questions.depths),
             "shown": questions.options.depth,
             "texts": questions.options.texts,
             "threshold": questions.options.threshold,
             "prompts": questions.options.prompts,
             "cells": {name: [CELL_WORDS[name], text] for name, text in CELLS_MEANING.items()},
-            "index": index.data(),
+            "index": index_data(questions, positions),
         }
     return packed({"tables": tables, "figures": figures, "questions": about})
 
