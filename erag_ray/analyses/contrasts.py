@@ -39,7 +39,7 @@ CONTRASTS = table_schema(
 )
 NUM_AGREEMENTS = 4
 """Annotators whose agreement is named."""
-Row = tuple[object, ...]
+Row = Mapping[str, object]
 
 
 def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
@@ -65,12 +65,16 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
                         for n, _ in (first, second)
                     ]
                     figures = sides.contrast(first[1], second[1], signs, settings.confidence)
-                    names = _names(first[0], second[0], target)
-                    rows.append((dataset.dataset, *names, statistic, *figures))
+                    names = {
+                        "dataset": dataset.dataset,
+                        **_names(first[0], second[0]),
+                        "statistic": statistic,
+                    }
+                    rows.append({**names, "reader": target["reader"], "score": score, **figures})
     return table_of(rows, CONTRASTS)
 
 
-def _are_contrasted(first: Mapping[str, object], second: Mapping[str, object]) -> bool:
+def _are_contrasted(first: Row, second: Row) -> bool:
     """Return whether two columns have one measure, or one a measure that only its annotator has; ideals must agree."""
     if first["measure"] == second["measure"]:
         return first["ideal"] == second["ideal"]
@@ -90,13 +94,15 @@ def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
     return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
 
 
-def _names(
-    name: Mapping[str, object], other: Mapping[str, object], target: Mapping[str, object]
-) -> tuple[object, ...]:
-    first = (target["reader"], target["score"], name["annotator"], other["annotator"], name["run_id"])
-    measures = dict.fromkeys((str(name["measure"]), str(other["measure"])))
-    ideal = other["ideal"] if name["ideal"] == ANY else name["ideal"]
-    return (*first, name["depth"], " / ".join(measures), name["cutoff"], ideal)
+def _names(name: Row, other: Row) -> Row:
+    """Return the columns that name a contrast."""
+    return {
+        **name,
+        "annotator_a": name["annotator"],
+        "annotator_b": other["annotator"],
+        "measure": " / ".join(dict.fromkeys((str(name["measure"]), str(other["measure"])))),
+        "ideal": other["ideal"] if name["ideal"] == ANY else name["ideal"],
+    }
 
 
 class _Sides:
@@ -108,14 +114,13 @@ class _Sides:
         self._draws = draws
         self._known: dict[tuple[int, bytes], Resampled | None] = {}
 
-    def contrast(
-        self, a: Floats, b: Floats, signs: Sequence[int], confidence: float
-    ) -> tuple[float | int | None, ...]:
-        """Difference, low, high, p-value, num_queries and num_dropped, over the queries judged in both."""
+    def contrast(self, a: Floats, b: Floats, signs: Sequence[int], confidence: float) -> Row:
+        """Return the difference with interval, p-value and numbers of queries, over those judged in both."""
         is_judged = ~np.isnan(a + b + self._y)
         first, second = (self._side(column, is_judged) for column in (a, b))
-        difference = difference_of(first, second, signs, confidence)
-        return (*difference, int(is_judged.sum()), int((~is_judged).sum()))
+        difference, low, high, p_value = difference_of(first, second, signs, confidence)
+        figures = {"difference": difference, "low": low, "high": high, "p_value": p_value}
+        return {**figures, "num_queries": int(is_judged.sum()), "num_dropped": int((~is_judged).sum())}
 
     def _side(self, column: Floats, is_judged: npt.NDArray[np.bool_]) -> Resampled | None:
         key = id(column), is_judged.tobytes()
