@@ -14,7 +14,6 @@ import polars as pl
 from erag_ray.analyses.columns import (
     DatasetColumns,
     Draws,
-    NamedColumn,
     measured_and_used,
     same_list,
     table_of,
@@ -56,9 +55,13 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
         whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
         for (target, y), statistic in itertools.product(ends, settings.statistics):
             score = str(target["score"])
-            of_list = [item for item in whole if same_list(item[0], target)]
+            # eRAG's first: the others are its baselines
+            of_list = sorted(
+                (item for item in whole if same_list(item[0], target)),
+                key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])),
+            )
             sides = _Sides(y, statistic, dataset.draws)
-            for first, second in itertools.combinations(_in_order(of_list), 2):
+            for first, second in itertools.combinations(of_list, 2):
                 if _are_contrasted(first[0], second[0]):
                     signs = [
                         agreement_sign(str(n["annotator"]), str(n["measure"]), score)
@@ -87,11 +90,6 @@ def _is_special(annotator: str, measure: str) -> bool:
     """Return whether a measure is the annotator's own, and no default of others."""
     is_default = measure in MEASURES and MEASURES[measure].by_default
     return measure in annotator_named(annotator).measures and not is_default
-
-
-def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
-    """Return columns sorted by annotator, eRAG's first: the others are its baselines."""
-    return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
 
 
 def _names(name: Row, other: Row) -> Row:
@@ -149,11 +147,8 @@ def show(view: View) -> Iterator[Part]:
 def contrast_table(view: View, rows: pl.DataFrame, correlations: pl.DataFrame, depth: int) -> Table:
     """Return the contrasts of eRAG with each other annotator, by measure and run, by one statistic at one depth.
 
-    Args:
-        view: the dataset.
-        rows: its CONTRASTS at this depth, by this statistic.
-        correlations: its CORRELATIONS there, `informative`: agreements that are not shown are not contrasted.
-        depth: of the lists.
+    ``rows`` and ``correlations`` are its CONTRASTS and `informative` CORRELATIONS there: agreements that are not shown
+    are not contrasted.
     """
     statistic = correlations["statistic"].first()
     agreements = set(correlations.drop_nulls("value").select("annotator", "run_id").rows())

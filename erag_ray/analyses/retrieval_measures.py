@@ -247,7 +247,7 @@ def show(view: View) -> Iterator[Table]:
     """Yield measures by runs."""
     rows = view.rows(RETRIEVAL_MEASURES)
     groups = [
-        ((f"{label}@{cutoff}" if cutoff else label, _num_counted(part)), part)
+        ((f"{label}@{cutoff}" if cutoff else label, part["num_queries"][0] + part["num_dropped"][0]), part)
         for measure, label in NAMES.items()
         for (cutoff,), part in rows.filter(measure=measure)
         .sort("cutoff")
@@ -266,10 +266,6 @@ def show(view: View) -> Iterator[Table]:
             is_main=True,
             **view.about("retrieval_measures", "retrieval measures"),
         )
-
-
-def _num_counted(part: pl.DataFrame) -> int:
-    return int(part.select(pl.col("num_queries") + pl.col("num_dropped")).item(0, 0))
 
 
 def _value(row: Mapping[str, Any]) -> Value:
