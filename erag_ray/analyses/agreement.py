@@ -94,11 +94,7 @@ def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFra
     """Return each annotator's measure that agrees best on average over these runs, a row per run, in reading order.
 
     Measures are over the whole list at the depth of Table 1 (`table_depths`), as in the paper's Figures 1 to 3. One
-    with a value for every run comes before others.
-
-    Args:
-        correlations: CORRELATIONS of one dataset and statistic, `informative`.
-        runs: the runs.
+    with a value for every run comes before others. ``correlations`` are `informative`, of one dataset and statistic.
     """
     selected = whole_lists(correlations).filter(pl.col("run_id").is_in(runs))
     key = ["annotator", "measure"]

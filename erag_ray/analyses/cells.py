@@ -73,14 +73,8 @@ def cells(
     """CELLS of every list in UTILITY.
 
     A question without a list has no document that suffices. One document that does is enough, whether or not the others
-    were judged. Where the annotator erag was not eligible, ``alone`` is null.
-
-    Args:
-        labels: LABELS; those of the annotator erag are used.
-        utility: UTILITY.
-        runs: RUNS.
-        eligible: the `eligible_questions` of the annotator erag.
-        threshold: a label or a utility of at least this suffices (None: `SUFFICES`).
+    were judged. Where the annotator erag was not eligible (its `eligible_questions`), ``alone`` is null. A label or
+    a utility of at least ``threshold`` suffices (None: `SUFFICES`).
     """
     least = SUFFICES if threshold is None else threshold
     keys = [*OF_LIST, "depth"]

@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, Results, View
-from erag_ray.analyses.lists.values import eligible_questions, per_query
+from erag_ray.analyses.contract import Analysis, Results, View, eligible_questions
+from erag_ray.analyses.lists.values import per_query
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, names
 from erag_ray.analyses.settings import OWN_LIST, Settings
@@ -143,12 +143,6 @@ def hit_values(
     annotator: str, evidence: Evidence, runs: pl.DataFrame, cutoffs: Sequence[int]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the questions to which an annotator applies, and Success by its labels: what a comparison computes.
-
-    Args:
-        annotator: its name.
-        evidence: what it labels by; the pairs are those of the runs.
-        runs: RUNS.
-        cutoffs: in documents.
 
     Returns:
         QUERIES; and run_id, query_id, cutoff, value (null: a document within the cutoff is not judged).
