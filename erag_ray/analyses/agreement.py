@@ -76,15 +76,11 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
     )
 
 
-def _statistic(correlations: pl.DataFrame) -> str:
-    """Return Kendall's tau if it was computed, else the first statistic."""
-    computed = correlations["statistic"].unique().sort().to_list()
-    return next((name for name in STATISTIC_NAMES if name in computed), computed[0] if computed else "")
-
-
 def _of_scope(correlations: pl.DataFrame, scope: Scope) -> tuple[pl.DataFrame, str]:
     """Return `best_measures` of the runs of a scope, with a label and the run, and the symbol of the statistic."""
-    statistic = _statistic(correlations)
+    computed = correlations["statistic"].unique().sort().to_list()
+    # Kendall's tau if it was computed
+    statistic = next((name for name in STATISTIC_NAMES if name in computed), computed[0] if computed else "")
     selected = correlations.filter(
         dataset=scope.dataset, reader=scope.reader, score=scope.score, statistic=statistic
     )
@@ -98,11 +94,7 @@ def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFra
     """Return each annotator's measure that agrees best on average over these runs, a row per run, in reading order.
 
     Measures are over the whole list at the depth of Table 1 (`table_depths`), as in the paper's Figures 1 to 3. One
-    with a value for every run comes before others.
-
-    Args:
-        correlations: CORRELATIONS of one dataset and statistic, `informative`.
-        runs: the runs.
+    with a value for every run comes before others. ``correlations`` are `informative`, of one dataset and statistic.
     """
     selected = whole_lists(correlations).filter(pl.col("run_id").is_in(runs))
     key = ["annotator", "measure"]
@@ -121,15 +113,7 @@ def cost_against_agreement(
     queries: pl.DataFrame,
     scope: Scope,
 ) -> Figure | None:
-    """Plot each annotator's agreement for the best run, sorted by the requests to a model that its labels take.
-
-    Args:
-        correlations: CORRELATIONS.
-        labels: LABELS.
-        requests: REQUESTS of all stages.
-        queries: QUERIES.
-        scope: the selection to show.
-    """
+    """Plot each annotator's agreement for the best run, sorted by the requests to a model that its labels take."""
     best, symbol = _of_scope(correlations, scope)
     best = best.filter(run=scope.runs[0])
     costs = requests_by_annotator(labels, requests, queries, scope)
@@ -137,12 +121,15 @@ def cost_against_agreement(
     # if all labels cost the same there is no trade-off to show
     if rows["requests"].n_unique() < 2:
         return None
+    # such as erag: P@50 (82.3 requests)
+    with_cost = pl.format("{} ({} requests)", "label", pl.col("requests").round(1))
+    columns = ("label", "requests", "value", "low", "high", "questions")
     unknown = sorted(set(best["annotator"]) - set(costs["annotator"]))
     left_out = (
         f" Left out, since their numbers of requests are unknown: {', '.join(unknown)}." if unknown else ""
     )
     return Figure(
-        data=rows.select(_with_cost(), "requests", "value", "low", "high", "questions"),
+        data=rows.with_columns(label=with_cost).select(*columns),
         mark="interval",
         x="value",
         y="label",
@@ -155,11 +142,6 @@ def cost_against_agreement(
         f"measured for whole stages only, and not shown: annotators share requests.{left_out}",
         **about(scope.dataset, "cost", "agreement of each label against its cost"),
     )
-
-
-def _with_cost() -> pl.Expr:
-    """Return a label such as ``erag: P@50 (82.3 requests)``."""
-    return pl.format("{} ({} requests)", "label", pl.col("requests").round(1)).alias("label")
 
 
 def requests_by_annotator(

@@ -52,7 +52,9 @@ def _ranked(standing: Standing, mean: str) -> str:
         return f"{names} serves the reader best: {mean}{_also(elsewhere)}{others}"
     lead = f"{'leads with' if is_alone else 'lead equally with'} {mean}{_also(elsewhere)}"
     if worse:
-        return f"{_or([*standing.leaders, *(rival.run for rival in rest)])}: {names} {lead}{others}"
+        return (
+            f"{_listed([*standing.leaders, *(rival.run for rival in rest)], ' or ')}: {names} {lead}{others}"
+        )
     if standing.pairs.any_significant(standing.depth):
         return f"no run is significantly worse: {names} {lead}{others}"
     start = "no two runs" if len(standing.runs) > 2 else "the two runs do not"
@@ -211,10 +213,6 @@ def _listed(names: Sequence[str], last: str = ", ", between: str = ", ") -> str:
     more = len(names) - NUM_NAMED
     shown = [*names[:NUM_NAMED], *([counted(more, "other")] if more > 0 else [])]
     return last.join([between.join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def _or(names: Sequence[str]) -> str:
-    return _listed(names, " or ")
 
 
 def listed_and(names: Sequence[str]) -> str:

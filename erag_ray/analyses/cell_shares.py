@@ -63,16 +63,7 @@ def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
     Shares are over the questions that have a cell.
     """
     rows = [
-        (
-            dataset.dataset,
-            name["reader"],
-            name["score"],
-            name["run_id"],
-            name["depth"],
-            slice,
-            value,
-            *figures,
-        )
+        {"dataset": dataset.dataset, **name, "slice": slice, "value": value, **figures}
         for whole in datasets
         for slice, value, dataset in [("", "", whole), *with_slices(whole, slices)]
         for name, column in of_measure(dataset, "cell")
@@ -81,14 +72,16 @@ def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
     return table_of(rows, CELL_SHARES)
 
 
-def _shares(column: Floats, confidence: float) -> Iterator[tuple[object, ...]]:
-    """Cell or rate, its share with the interval, and the counts behind it."""
+def _shares(column: Floats, confidence: float) -> Iterator[Mapping[str, object]]:
+    """Yield each cell or rate, its share with the interval, and the counts behind it."""
     known = column[~np.isnan(column)].astype(np.int64)
     counts = dict(zip(CELL_NAMES, np.bincount(known, minlength=len(CELL_NAMES)).tolist(), strict=True))
     every = {name: ((name,), CELL_NAMES) for name in CELL_NAMES}
     for name, (event, among) in {**every, **RATES}.items():
         positive, count = sum(counts[cell] for cell in event), sum(counts[cell] for cell in among)
-        yield (name, *wilson_interval(positive, count, confidence), positive, count, len(column) - len(known))
+        share, low, high = wilson_interval(positive, count, confidence)
+        figures = {"cell": name, "share": share, "low": low, "high": high, "num_positive": positive}
+        yield {**figures, "num_queries": count, "num_dropped": len(column) - len(known)}
 
 
 def show(view: View) -> Iterator[Part]:

@@ -73,14 +73,8 @@ def cells(
     """CELLS of every list in UTILITY.
 
     A question without a list has no document that suffices. One document that does is enough, whether or not the others
-    were judged. Where the annotator erag was not eligible, ``alone`` is null.
-
-    Args:
-        labels: LABELS; those of the annotator erag are used.
-        utility: UTILITY.
-        runs: RUNS.
-        eligible: the `eligible_questions` of the annotator erag.
-        threshold: a label or a utility of at least this suffices (None: `SUFFICES`).
+    were judged. Where the annotator erag was not eligible (its `eligible_questions`), ``alone`` is null. A label or
+    a utility of at least ``threshold`` suffices (None: `SUFFICES`).
     """
     least = SUFFICES if threshold is None else threshold
     keys = [*OF_LIST, "depth"]
@@ -96,8 +90,13 @@ def cells(
         .then(False)
     )
     joined = lists.join(first, on=OF_LIST, how="left").with_columns(alone=single_document)
-    known = joined.join(_closed_book(utility, least), on=["reader", "score", "query_id"], how="left")
-    named = known.join(_cell_names(), on=["alone", "list", "closed_book"], how="left")
+    without_documents = utility.filter(run_id=NO_PASSAGES).select(
+        "reader", "score", "query_id", closed_book=pl.col("value") >= least
+    )
+    known = joined.join(without_documents, on=["reader", "score", "query_id"], how="left")
+    facts = ["alone", "list", "closed_book"]
+    cell_of = pl.DataFrame([(*key, name) for key, name in CELL_OF.items()], [*facts, "cell"], orient="row")
+    named = known.join(cell_of, on=facts, how="left")
     return pl.DataFrame(conform(named.select(CELLS.columns.names).sort(keys), CELLS))
 
 
@@ -113,16 +112,6 @@ def _first_ranks(
         first_useful=pl.col("rank").filter(pl.col("label") >= threshold).min(),
         first_unjudged=pl.col("rank").filter(pl.col("label").is_null()).min(),
     )
-
-
-def _closed_book(utility: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    none = utility.filter(run_id=NO_PASSAGES)
-    return none.select("reader", "score", "query_id", closed_book=pl.col("value") >= threshold)
-
-
-def _cell_names() -> pl.DataFrame:
-    rows = [(*facts, name) for facts, name in CELL_OF.items()]
-    return pl.DataFrame(rows, schema=["alone", "list", "closed_book", "cell"], orient="row")
 
 
 def cells_of(evaluation: Evaluation) -> pl.DataFrame:

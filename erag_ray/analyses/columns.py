@@ -159,8 +159,8 @@ def same_list(name: Mapping[str, object], target: Mapping[str, object]) -> bool:
     return own_reader and name["run_id"] == target["run_id"] and name["depth"] == target["depth"]
 
 
-def table_of(rows: Sequence[tuple[object, ...]], schema: TableSchema) -> pl.DataFrame:
-    """Rows in the order of a schema's columns, as its table.
+def table_of(rows: Sequence[tuple[object, ...] | Mapping[str, object]], schema: TableSchema) -> pl.DataFrame:
+    """Rows, by column or in the order of a schema's columns, as its table; other keys are left out.
 
     Raises:
         ValueError: they do not conform to it.

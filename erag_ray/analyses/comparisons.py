@@ -65,14 +65,12 @@ def comparison_table(view: View, rows: pl.DataFrame) -> Table:
     first, is_cut = view.runs[0], len(view.runs) > MAX_SHOWN
     is_first = (pl.col("run_a") == first) | (pl.col("run_b") == first)
     shown = rows.filter(is_first) if is_cut else rows
+    quantities = [*((name, part) for (_, name), part in by_utility(shown)), *first_of_each(shown)]
     left_out = f"Only pairs with {first}; the others are in the table comparisons. " if is_cut else ""
     return listing(
         (
             {**row, "quantity": name}
-            for name, part in [
-                *((name, part) for (_, name), part in by_utility(shown)),
-                *first_of_each(shown),
-            ]
+            for name, part in quantities
             for row in rows_of(part.sort("run_a", "run_b"))
         ),
         (name_field("runs", pair_name), name_field("by", "quantity"), *DIFFERENCE_FIELDS),

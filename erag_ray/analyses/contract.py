@@ -11,14 +11,13 @@ from typing import Any, TypeVar, cast
 import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
-from erag_ray.analyses.lists.values import eligible_questions
 from erag_ray.analyses.order import by_mean_rank
 from erag_ray.analyses.parts.model import Part
 from erag_ray.analyses.parts.shapes import about
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
-from erag_ray.annotators import applicable_queries
+from erag_ray.annotators import annotator_named, applicable_queries
 from erag_ray.config.job import JobConfig
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.inputs.reader_sample import sampled_queries
@@ -93,13 +92,7 @@ SECTIONS = {"datasets": "All datasets", "published": "Published tables", "costs"
 
 
 class Evaluation:
-    """Tables and columns that analyses of a job are made of; each is read or computed at its first use.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        tables: its sealed tables.
-    """
+    """Tables and columns that analyses of a job are made of; each is read or computed at its first use."""
 
     def __init__(self, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
         self.config, self.inputs, self.tables = config, inputs, tables
@@ -147,6 +140,26 @@ class Evaluation:
         """The values of lists and the utilities, by dataset."""
         values = self.tables.read_parts(PER_QUERY)
         return by_dataset(values, self.utility, self.inputs.queries, self.settings)
+
+
+def eligible_questions(
+    annotator: str, queries: pl.DataFrame, labels: pl.DataFrame, utility: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the questions that an annotator was asked about, each with reader and score as its labels have them.
+
+    A question without documents has no labels, but is asked about too: its reader is the one of its dataset.
+    ``queries`` are those to which it applies and about which its models were asked. Columns query_id, reader, score.
+    """
+    fills, roles = annotator_named(annotator).fills, annotator_named(annotator).roles
+    score = pl.col("score") if "score" in fills else pl.lit("")
+    if "reader" not in fills:
+        return queries.select("query_id", reader=pl.lit(""), score=score)
+    sources = [labels.filter(annotator=annotator), *([utility] if "reader" in roles else [])]
+    readers = pl.concat(source.select("query_id", "reader").unique() for source in sources)
+    of_datasets = readers.join(queries, on="query_id").select("dataset", "reader").unique()
+    return queries.join(of_datasets, on="dataset", maintain_order="left").select(
+        "query_id", "reader", score=score
+    )
 
 
 columns_of: Callable[[Evaluation], list[DatasetColumns]] = operator.attrgetter("columns")

@@ -14,7 +14,6 @@ import polars as pl
 from erag_ray.analyses.columns import (
     DatasetColumns,
     Draws,
-    NamedColumn,
     measured_and_used,
     same_list,
     table_of,
@@ -39,7 +38,7 @@ CONTRASTS = table_schema(
 )
 NUM_AGREEMENTS = 4
 """Annotators whose agreement is named."""
-Row = tuple[object, ...]
+Row = Mapping[str, object]
 
 
 def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
@@ -56,21 +55,29 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
         whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
         for (target, y), statistic in itertools.product(ends, settings.statistics):
             score = str(target["score"])
-            of_list = [item for item in whole if same_list(item[0], target)]
+            # eRAG's first: the others are its baselines
+            of_list = sorted(
+                (item for item in whole if same_list(item[0], target)),
+                key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])),
+            )
             sides = _Sides(y, statistic, dataset.draws)
-            for first, second in itertools.combinations(_in_order(of_list), 2):
+            for first, second in itertools.combinations(of_list, 2):
                 if _are_contrasted(first[0], second[0]):
                     signs = [
                         agreement_sign(str(n["annotator"]), str(n["measure"]), score)
                         for n, _ in (first, second)
                     ]
                     figures = sides.contrast(first[1], second[1], signs, settings.confidence)
-                    names = _names(first[0], second[0], target)
-                    rows.append((dataset.dataset, *names, statistic, *figures))
+                    names = {
+                        "dataset": dataset.dataset,
+                        **_names(first[0], second[0]),
+                        "statistic": statistic,
+                    }
+                    rows.append({**names, "reader": target["reader"], "score": score, **figures})
     return table_of(rows, CONTRASTS)
 
 
-def _are_contrasted(first: Mapping[str, object], second: Mapping[str, object]) -> bool:
+def _are_contrasted(first: Row, second: Row) -> bool:
     """Return whether two columns have one measure, or one a measure that only its annotator has; ideals must agree."""
     if first["measure"] == second["measure"]:
         return first["ideal"] == second["ideal"]
@@ -85,18 +92,15 @@ def _is_special(annotator: str, measure: str) -> bool:
     return measure in annotator_named(annotator).measures and not is_default
 
 
-def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
-    """Return columns sorted by annotator, eRAG's first: the others are its baselines."""
-    return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
-
-
-def _names(
-    name: Mapping[str, object], other: Mapping[str, object], target: Mapping[str, object]
-) -> tuple[object, ...]:
-    first = (target["reader"], target["score"], name["annotator"], other["annotator"], name["run_id"])
-    measures = dict.fromkeys((str(name["measure"]), str(other["measure"])))
-    ideal = other["ideal"] if name["ideal"] == ANY else name["ideal"]
-    return (*first, name["depth"], " / ".join(measures), name["cutoff"], ideal)
+def _names(name: Row, other: Row) -> Row:
+    """Return the columns that name a contrast."""
+    return {
+        **name,
+        "annotator_a": name["annotator"],
+        "annotator_b": other["annotator"],
+        "measure": " / ".join(dict.fromkeys((str(name["measure"]), str(other["measure"])))),
+        "ideal": other["ideal"] if name["ideal"] == ANY else name["ideal"],
+    }
 
 
 class _Sides:
@@ -108,14 +112,13 @@ class _Sides:
         self._draws = draws
         self._known: dict[tuple[int, bytes], Resampled | None] = {}
 
-    def contrast(
-        self, a: Floats, b: Floats, signs: Sequence[int], confidence: float
-    ) -> tuple[float | int | None, ...]:
-        """Difference, low, high, p-value, num_queries and num_dropped, over the queries judged in both."""
+    def contrast(self, a: Floats, b: Floats, signs: Sequence[int], confidence: float) -> Row:
+        """Return the difference with interval, p-value and numbers of queries, over those judged in both."""
         is_judged = ~np.isnan(a + b + self._y)
         first, second = (self._side(column, is_judged) for column in (a, b))
-        difference = difference_of(first, second, signs, confidence)
-        return (*difference, int(is_judged.sum()), int((~is_judged).sum()))
+        difference, low, high, p_value = difference_of(first, second, signs, confidence)
+        figures = {"difference": difference, "low": low, "high": high, "p_value": p_value}
+        return {**figures, "num_queries": int(is_judged.sum()), "num_dropped": int((~is_judged).sum())}
 
     def _side(self, column: Floats, is_judged: npt.NDArray[np.bool_]) -> Resampled | None:
         key = id(column), is_judged.tobytes()
@@ -144,11 +147,8 @@ def show(view: View) -> Iterator[Part]:
 def contrast_table(view: View, rows: pl.DataFrame, correlations: pl.DataFrame, depth: int) -> Table:
     """Return the contrasts of eRAG with each other annotator, by measure and run, by one statistic at one depth.
 
-    Args:
-        view: the dataset.
-        rows: its CONTRASTS at this depth, by this statistic.
-        correlations: its CORRELATIONS there, `informative`: agreements that are not shown are not contrasted.
-        depth: of the lists.
+    ``rows`` and ``correlations`` are its CONTRASTS and `informative` CORRELATIONS there: agreements that are not shown
+    are not contrasted.
     """
     statistic = correlations["statistic"].first()
     agreements = set(correlations.drop_nulls("value").select("annotator", "run_id").rows())

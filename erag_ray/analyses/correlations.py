@@ -49,7 +49,7 @@ MIN_VARIED = 5
 BY_DEFINITION = "with 1 document this label is the end-to-end score"
 COUNTS = ("num_varied", "num_queries")
 FIGURES = ("value", "low", "high", "ceiling", "p_value")
-Row = tuple[object, ...]
+Row = Mapping[str, object]
 
 
 def correlations(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
@@ -62,10 +62,11 @@ def correlations(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.D
     queries (over runs: the runs) whose measure, or whose utility if these are fewer, is not the most frequent one: the
     correlation depends on them.
     """
-    rows: list[Row] = []
-    for dataset in datasets:
-        rows += _over_queries(dataset, settings)
-        rows += _over_runs(dataset, settings)
+    rows = [
+        {"dataset": dataset.dataset, **row}
+        for dataset in datasets
+        for row in (*_over_queries(dataset, settings), *_over_runs(dataset, settings))
+    ]
     return table_of(rows, CORRELATIONS)
 
 
@@ -73,10 +74,26 @@ def _over_queries(dataset: DatasetColumns, settings: Settings) -> Iterator[Row]:
     measured, ends = measured_and_used(dataset.of_runs)
     pairs = [(x, y) for x, y in itertools.product(measured, ends) if same_list(x[0], y[0])]
     p_values = _p_values(pairs, dataset.draws, settings)
-    for index, (x, y) in enumerate(pairs):
+    for index, ((name, x), (target, y)) in enumerate(pairs):
+        is_judged = _judged_in_both(x, y)
+        both, weights = (x[is_judged], y[is_judged]), dataset.draws.among(is_judged).weights
         for statistic in settings.statistics:
-            row = _correlation_row(x, y, statistic, p_values[index, statistic], dataset.draws, settings)
-            yield (dataset.dataset, *row)
+            agreement = agree(*both, statistic, weights, settings.confidence)
+            if agreement.value is not None and agreement.num_queries >= MIN_FOR_P_VALUE:
+                agreement = replace(agreement, p_value=p_values[index, statistic])
+            yield {
+                **_row(name, target, statistic, agreement),
+                "over": "queries",
+                "num_runs": 1,
+                "num_dropped": len(x) - agreement.num_queries,
+                "num_varied": _num_varied(*both),
+            }
+
+
+def _row(name: Row, target: Row, statistic: str, agreement: Agreement) -> Row:
+    """Return the row of a measure and a utility, without what counts their queries and runs."""
+    of_utility = {key: target[key] for key in ("reader", "score")}
+    return {**name, **of_utility, "statistic": statistic, **vars(agreement)}
 
 
 def _p_values(
@@ -101,43 +118,10 @@ def _judged_in_both(x: Floats, y: Floats) -> npt.NDArray[np.bool_]:
     return ~(np.isnan(x) | np.isnan(y))
 
 
-def _correlation_row(
-    measure: NamedColumn,
-    utility: NamedColumn,
-    statistic: str,
-    p_value: float,
-    draws: Draws,
-    settings: Settings,
-) -> Row:
-    (name, x), (target, y) = measure, utility
-    is_judged = _judged_in_both(x, y)
-    agreement = agree(
-        x[is_judged], y[is_judged], statistic, draws.among(is_judged).weights, settings.confidence
-    )
-    if agreement.value is not None and agreement.num_queries >= MIN_FOR_P_VALUE:
-        agreement = replace(agreement, p_value=p_value)
-    first = (target["reader"], target["score"], name["annotator"], "queries", name["run_id"])
-    counts = (
-        agreement.num_queries,
-        1,
-        len(x) - agreement.num_queries,
-        _num_varied(x[is_judged], y[is_judged]),
-    )
-    return (*first, *_measured(name), statistic, *_statistic_columns(agreement), *counts, agreement.reason)
-
-
 def _num_varied(*columns: Floats) -> int:
     """Return the number of values that differ from the most frequent one, in the column where it is smallest."""
     most = (np.unique(column, return_counts=True)[1].max(initial=0) for column in columns)
     return len(columns[0]) - int(max(most))
-
-
-def _measured(name: Mapping[str, object]) -> tuple[object, ...]:
-    return (name["depth"], name["measure"], name["cutoff"], name["ideal"])
-
-
-def _statistic_columns(agreement: Agreement) -> tuple[float | None, ...]:
-    return (agreement.value, agreement.low, agreement.high, agreement.ceiling, agreement.p_value)
 
 
 def _over_runs(columns: DatasetColumns, settings: Settings) -> Iterator[Row]:
@@ -146,21 +130,18 @@ def _over_runs(columns: DatasetColumns, settings: Settings) -> Iterator[Row]:
         if name["reader"] not in ("", target["reader"]) or name["depth"] != target["depth"]:
             continue
         x, y = _common(measured_runs, used)
-        first = (columns.dataset, target["reader"], target["score"], name["annotator"], "runs", "")
-        num_all = len(next(iter(measured_runs.values())))
         means_of_runs = _mean_of_each(x), _mean_of_each(y)
-        num_runs = x.shape[0] if x.size else 0
-        counts = (x.shape[1], num_runs, num_all - x.shape[1], _num_varied(*means_of_runs))
         for statistic in settings.statistics:
             agreement = agree_over_runs(*means_of_runs, statistic, settings.num_permutations, settings.seed)
-            yield (
-                *first,
-                *_measured(name),
-                statistic,
-                *_statistic_columns(agreement),
-                *counts,
-                agreement.reason,
-            )
+            yield {
+                **_row(name, target, statistic, agreement),
+                "over": "runs",
+                "run_id": "",
+                "num_queries": x.shape[1],
+                "num_runs": x.shape[0] if x.size else 0,
+                "num_dropped": len(next(iter(measured_runs.values()))) - x.shape[1],
+                "num_varied": _num_varied(*means_of_runs),
+            }
 
 
 def _common(measured: Mapping[str, Floats], used: Mapping[str, Floats]) -> tuple[Floats, Floats]:

@@ -15,7 +15,6 @@ from erag_ray.analyses import (
     costs,
     means,
     outputs,
-    per_query,
     question_by_question,
     retrieval_measures,
     slices,
@@ -23,11 +22,12 @@ from erag_ray.analyses import (
     useful_documents,
 )
 from erag_ray.analyses.contract import Analysis
+from erag_ray.analyses.lists import values
 from erag_ray.extensions import installed
 from erag_ray.store.schemas import TABLES, TableSchema
 
 ANALYSES: tuple[Analysis, ...] = (
-    per_query.ANALYSIS,
+    values.ANALYSIS,
     means.ANALYSIS,
     auxiliary.ANALYSIS,
     comparisons.OF_DIFFERENCES,

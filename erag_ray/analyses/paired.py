@@ -78,7 +78,7 @@ def compare_runs(
         pair.row if pair.test is None else _tested(pair.row, adjusted[pair.family][pair.test], alpha)
         for pair in pairs
     ]
-    return table_of([tuple(row[name] for name in schema.columns.names) for row in rows], schema)
+    return table_of(rows, schema)
 
 
 class _Pair(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, Results, View
-from erag_ray.analyses.lists.values import eligible_questions, per_query
+from erag_ray.analyses.contract import Analysis, Results, View, eligible_questions
+from erag_ray.analyses.lists.values import per_query
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, names
 from erag_ray.analyses.settings import OWN_LIST, Settings
@@ -144,12 +144,6 @@ def hit_values(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the questions to which an annotator applies, and Success by its labels: what a comparison computes.
 
-    Args:
-        annotator: its name.
-        evidence: what it labels by; the pairs are those of the runs.
-        runs: RUNS.
-        cutoffs: in documents.
-
     Returns:
         QUERIES; and run_id, query_id, cutoff, value (null: a document within the cutoff is not judged).
     """
@@ -247,7 +241,7 @@ def show(view: View) -> Iterator[Table]:
     """Yield measures by runs."""
     rows = view.rows(RETRIEVAL_MEASURES)
     groups = [
-        ((f"{label}@{cutoff}" if cutoff else label, _num_counted(part)), part)
+        ((f"{label}@{cutoff}" if cutoff else label, part["num_queries"][0] + part["num_dropped"][0]), part)
         for measure, label in NAMES.items()
         for (cutoff,), part in rows.filter(measure=measure)
         .sort("cutoff")
@@ -266,10 +260,6 @@ def show(view: View) -> Iterator[Table]:
             is_main=True,
             **view.about("retrieval_measures", "retrieval measures"),
         )
-
-
-def _num_counted(part: pl.DataFrame) -> int:
-    return int(part.select(pl.col("num_queries") + pl.col("num_dropped")).item(0, 0))
 
 
 def _value(row: Mapping[str, Any]) -> Value:

@@ -91,13 +91,7 @@ def _order(value: str) -> tuple[bool, bool, float, str]:
 
 
 def slice_means(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """SLICE_MEANS: `means` over the questions of every slice.
-
-    Args:
-        datasets: as `by_dataset` gives them.
-        slices: SLICES.
-        settings: as of `means`.
-    """
+    """SLICE_MEANS: `means` over the questions of every slice."""
     parts = [
         means([columns], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
         for whole in datasets
@@ -111,7 +105,7 @@ def slice_means(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
 def slice_comparisons(
     datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings
 ) -> pl.DataFrame:
-    """SLICE_COMPARISONS: `comparisons` over the questions of every slice; arguments as of `slice_means`.
+    """SLICE_COMPARISONS: `comparisons` over the questions of every slice.
 
     p-values are adjusted by Holm over all slices, values and pairs of runs by one quantity. Where fewer than
     `MIN_QUESTIONS` questions are judged in both runs there is only the difference.

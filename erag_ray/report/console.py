@@ -62,13 +62,10 @@ def print_report(
     verdict, head = report.verdict, _head(report.verdict, console)
     if head:
         verdict = _without_tabled(verdict)
-    for text in (
-        *head,
-        *verdict_lines(verdict, console, MAX_LINES - len(head) - _height(locations, console)),
-    ):
+    unwrapped = [rich.text.Text(one_line(location)) for location in locations]
+    height = sum(-(-text.cell_len // console.width) for text in unwrapped)
+    for text in (*head, *verdict_lines(verdict, console, MAX_LINES - len(head) - height), *unwrapped):
         console.print(text, soft_wrap=True)
-    for location in locations:
-        _print_unwrapped(location, console)
 
 
 def _head(verdict: Verdict, console: rich.console.Console) -> list[rich.text.Text]:
@@ -102,14 +99,6 @@ def _without_tabled(verdict: Verdict) -> Verdict:
     more = Finding(topic="label", text=f"on labels, and why: {left_out} in the report")
     findings = (*verdict.findings, *[more] * (after < before))
     return Verdict(question="", datasets=tuple(datasets), findings=findings)
-
-
-def _print_unwrapped(line: str, console: rich.console.Console) -> None:
-    console.print(rich.text.Text(one_line(line)), soft_wrap=True)
-
-
-def _height(lines: Iterable[str], console: rich.console.Console) -> int:
-    return sum(-(-cell_len(one_line(line)) // console.width) for line in lines)
 
 
 # --- the verdict ---

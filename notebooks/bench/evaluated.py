@@ -19,9 +19,10 @@ from bench.synthetic_labels import Tables, tables
 from bench.timing import Row, rounds, seconds_of, timed
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, same_list
 from erag_ray.analyses.comparisons import comparisons
+from erag_ray.analyses.contract import eligible_questions
 from erag_ray.analyses.contrasts import contrasts
 from erag_ray.analyses.correlations import correlations
-from erag_ray.analyses.lists.values import eligible_questions, per_query
+from erag_ray.analyses.lists.values import per_query
 from erag_ray.analyses.means import means
 from erag_ray.analyses.settings import POOL, Settings
 

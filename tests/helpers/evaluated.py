@@ -12,7 +12,7 @@ from erag_ray.analyses import contrasts as of_annotators
 from erag_ray.analyses import correlations as of_labels
 from erag_ray.analyses import means as of_questions
 from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
-from erag_ray.analyses.lists.values import eligible_questions
+from erag_ray.analyses.contract import eligible_questions
 from erag_ray.analyses.settings import Settings
 from erag_ray.store.schemas import QUERIES, UTILITY, conform
 

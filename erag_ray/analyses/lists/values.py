@@ -1,23 +1,28 @@
-"""LABELS and RUNS -> PER_QUERY."""
+"""PER_QUERY, of LABELS and RUNS: every measure of every list, by every annotator; other tables are made of it."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.lists.facts import fact_columns
 from erag_ray.analyses.lists.matrices import Flags, Judged, judged
 from erag_ray.analyses.settings import ANY, OWN_LIST, POOL, Column, Floats, Settings
-from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
+from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures, uses
+from erag_ray.config.job import JobConfig
+from erag_ray.inputs.dependencies import sample_settings
+from erag_ray.inputs.settings import evaluation_notes
 from erag_ray.measures.lists import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
-from erag_ray.store.schemas import check
+from erag_ray.store.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema, check
 from erag_ray.support.numba_jit import in_threads
+from erag_ray.support.progress import StageProgress
 from erag_ray.support.registry import find
 
 ROWS_PER_PART = 2_000_000
@@ -86,34 +91,6 @@ class LabelGroup:
     measures: Sequence[str]
     """Those that its labels allow."""
     judged: Judged
-
-
-def eligible_questions(
-    annotator: str, queries: pl.DataFrame, labels: pl.DataFrame, utility: pl.DataFrame
-) -> pl.DataFrame:
-    """Return the questions that an annotator was asked about, each with reader and score as its labels have them.
-
-    A question without documents has no labels, but is asked about too: its reader is the one of its dataset.
-
-    Args:
-        annotator: its name.
-        queries: QUERIES to which it applies and about which its models were asked.
-        labels: LABELS.
-        utility: UTILITY.
-
-    Returns:
-        Columns query_id, reader, score.
-    """
-    fills, roles = annotator_named(annotator).fills, annotator_named(annotator).roles
-    score = pl.col("score") if "score" in fills else pl.lit("")
-    if "reader" not in fills:
-        return queries.select("query_id", reader=pl.lit(""), score=score)
-    sources = [labels.filter(annotator=annotator), *([utility] if "reader" in roles else [])]
-    readers = pl.concat(source.select("query_id", "reader").unique() for source in sources)
-    of_datasets = readers.join(queries, on="query_id").select("dataset", "reader").unique()
-    return queries.join(of_datasets, on="dataset", maintain_order="left").select(
-        "query_id", "reader", score=score
-    )
 
 
 def label_groups(
@@ -208,3 +185,26 @@ def _as_table(group: LabelGroup, columns: Sequence[Column]) -> pl.DataFrame:
         **{name: pl.lit(value) for name, value in group.names.items()},
     )
     return table.select(PER_QUERY.columns.names)
+
+
+def _make(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:
+    frames = evaluation.labels, evaluation.inputs.runs, evaluation.eligible, evaluation.inputs.queries
+    facts = evaluation.tables.read(FACT_LABELS) if _fact_tables(evaluation.config) else None
+    return per_query_parts(*frames, evaluation.settings, facts)
+
+
+def _fact_tables(config: JobConfig) -> tuple[TableSchema, ...]:
+    return (FACT_LABELS,) if uses(config.annotators, "facts") else ()
+
+
+ANALYSIS = Analysis(
+    schema=PER_QUERY,
+    sources=(LABELS, QUERIES, PROVENANCE, RUNS),
+    settings=("depths", "measures", "cutoffs", "threshold", "ideals"),
+    code=("annotators", "scores", "measures"),
+    more_sources=_fact_tables,
+    # questions without documents depend on the samples, of which LABELS know nothing
+    more_settings=sample_settings,
+    make=_make,
+    notes=lambda evaluation: evaluation_notes(evaluation.config),
+)

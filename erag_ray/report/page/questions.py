@@ -318,15 +318,14 @@ def _end_to_end(utility: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFr
 
 def _records(questions: Questions, numbers: range) -> Iterator[Record]:
     """Yield the records of consecutive questions."""
-    options, frames = (
-        questions.options,
-        {name: _cut(getattr(questions, name), numbers) for name in OF_QUESTION},
-    )
+    options = questions.options
+    frames = {name: _cut(getattr(questions, name), numbers) for name in OF_QUESTION}
     frames["pairs"] = _with_texts(frames["pairs"], questions.corpus, options)
     parts = {name: frame.partition_by("number", as_dict=True) for name, frame in frames.items()}
     for query in _cut(questions.queries, numbers).iter_rows(named=True):
         rows = {name: parts[name].get((query["number"],), frames[name].clear()) for name in OF_QUESTION}
-        pairs, first = rows["pairs"], rows["pairs"]["pair"].min() or 0
+        pairs = rows["pairs"]
+        first = pairs["pair"].min() or 0
         lists = rows["lists"].group_by("run", maintain_order=True).agg(pl.col("pair") - first)
         in_lists: dict[int, dict[str, dict[int, float]]] = {}
         for run, pair, name, value in rows["in_lists"].select("run", "pair", "name", "value").iter_rows():

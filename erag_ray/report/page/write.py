@@ -118,7 +118,9 @@ def _html(report: Report, data: str, bundle: str, shards: list[str], *, is_singl
         data=data,
         script=script,
         style=style,
-        bundle=_packed_text(bundle) if bundle and is_single else "",
+        bundle=base64.b64encode(gzip.compress(bundle.encode(), mtime=0)).decode()
+        if bundle and is_single
+        else "",
         has_charts=bool(bundle),
         shards=shards,
         is_table=lambda part: not isinstance(part, Figure),
@@ -149,7 +151,3 @@ def _asset(name: str) -> str:
 
 def _sha256(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _packed_text(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
