@@ -37,8 +37,7 @@ from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import columns, names, plain
 from erag_ray.models.causal import model as causal
 from erag_ray.models.causal.kv_cache import KeyValueCaches
-from erag_ray.models.local.memory import GPU_SHARE, largest_batch
-from erag_ray.models.local.memory_estimate import causal_memory_estimate, t5_memory_estimate
+from erag_ray.models.local.memory import GPU_SHARE, causal_memory_estimate, largest_batch, t5_memory_estimate
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.t5 import model as t5
 from erag_ray.models.t5.encoder_cache import EncoderCache, arrange, encode_all

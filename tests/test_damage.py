@@ -21,7 +21,7 @@ from tiny import RunJob, Tiny, assert_same, make_tables, results, table
 from erag_ray.cli.job import job_folder
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import stage as reading
-from erag_ray.inference.actor import UNKNOWN, Attempt
+from erag_ray.inference.actor import Attempt
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
 from erag_ray.inference.work import Work
@@ -407,11 +407,11 @@ def test_a_damaged_note_of_a_block_counts_as_one_without_requests(
 ) -> None:
     store = ResponseStore(str(tmp_path), "echo")
     attempt = Attempt(store, "job", PENDING.empty())
-    attempt.note()
+    attempt.write_running()
     notes = tmp_path / "responses" / "echo" / "_attempts" / "job"
     (note,) = (path for path in notes.iterdir() if path.is_file())
     note.write_text(content)
-    assert attempt.last() == ([], 0, UNKNOWN)
+    assert attempt.read() == ([], 0, None)
 
 
 def write_part(folder: Folder, name: str) -> None:

@@ -388,7 +388,7 @@ def test_a_process_that_ended_after_its_last_response_has_nothing_left_to_run(tm
     name, block = model_id(model), as_pending(asked)
     store = ResponseStore(str(tmp_path), name)
     store.append(responses_table(block, name, in_order(model.run(asked))), "job")
-    Attempt(store, "job", block).note()
+    Attempt(store, "job", block).write_running()
     (counts,) = ModelActor(model.config, name, [FORM], str(tmp_path), "job", 1, 20.0, None)(block)
     assert counts["num_responses"] == [0]
-    assert Attempt(store, "job", block).last() is None
+    assert Attempt(store, "job", block).read() is None

@@ -18,8 +18,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.uses import use_of
 from erag_ray.models import Model, make_model, model_id
-from erag_ray.models.local import int8
-from erag_ray.models.local.int8 import quantize_weights
+from erag_ray.models.local import linear as int8
 from erag_ray.models.local.linear import (
     Weights,
     add_linear,
@@ -27,6 +26,7 @@ from erag_ray.models.local.linear import (
     normed_linear,
     normed_order,
     normed_relu_linear,
+    quantize_weights,
 )
 from erag_ray.models.local.quantize import (
     MIDDLE,

@@ -18,8 +18,7 @@ from erag_ray.models import make_model, model_id
 from erag_ray.models.local import model as local
 from erag_ray.models.local.memory import Limits
 from erag_ray.models.local.model import Output, PromptTokens
-from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.support.errors import InputError

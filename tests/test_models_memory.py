@@ -26,11 +26,11 @@ from erag_ray.models.local.memory import (
     BatchLimits,
     Limits,
     MemoryEstimate,
+    causal_memory_estimate,
     largest_batch,
     machine_bytes,
     room_on,
 )
-from erag_ray.models.local.memory_estimate import causal_memory_estimate
 from erag_ray.models.local.model import OUT_OF_MEMORY, LocalModel, Output, PromptTokens
 from erag_ray.models.local.process import KEPT_BYTES
 from erag_ray.models.t5.engine import CPU_PASS

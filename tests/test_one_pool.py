@@ -10,8 +10,7 @@ from tiny import Tiny, compare, kilt_line, table
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.prompts.kinds.verdict import VERDICT

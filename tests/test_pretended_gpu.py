@@ -20,18 +20,17 @@ from pretended_gpu.guard import compiler, load_guard
 from torch import Tensor
 
 from erag_ray.config.judge import JudgeConfig
+from erag_ray.models.causal import kv_cache as leaving
 from erag_ray.models.causal.kv_cache import KeyValueCaches
 from erag_ray.models.causal.model import CausalModel
-from erag_ray.models.local import eviction as leaving
 from erag_ray.models.local.memory import to_device
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5 import engine as t5_engine
 from erag_ray.models.t5.encoder_cache import EncoderStates, Passes
 from erag_ray.models.t5.engine import CHECK_EVERY, Engine
 from erag_ray.models.t5.model import T5Model
-from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.base import Case, Kind
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.prompts.kinds.verdict import VERDICT

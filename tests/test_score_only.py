@@ -34,9 +34,8 @@ from erag_ray.models import make_model
 from erag_ray.models.local.early_stopping import UNFINISHED, Stop
 from erag_ray.models.t5 import engine as t5_engine
 from erag_ray.models.t5.engine import up_to_stop
-from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.base import Case, Kind
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.prompt import VERDICTS
@@ -85,7 +84,7 @@ def some_tokens(tokenizer: Any) -> st.SearchStrategy[list[int]]:
 
 
 def stop_of(model: Any, form: Form, gold_answers: Sequence[str]) -> Stop:
-    stop: Stop | None = model.stop(model.render([Request(form, "Who?", (), tuple(gold_answers))]))
+    stop: Stop | None = model.stopping.stop(model.render([Request(form, "Who?", (), tuple(gold_answers))]))
     assert stop is not None
     return stop
 
@@ -147,9 +146,9 @@ def test_a_character_may_take_several_tokens(folders: dict[str, str]) -> None:
 def test_a_tokenizer_that_takes_blanks_back_is_read_to_the_end(folders: dict[str, str]) -> None:
     model: Any = make_model(ReaderConfig(kind="fid", model=folders["fid"]))
     prompts = model.render([Request(form_of("fid", "accuracy"), "Who?", (), ("Ada",))])
-    assert model.stop(prompts) is not None
+    assert model.stopping.stop(prompts) is not None
     model.tokenizer.clean_up_tokenization_spaces = True
-    assert model.stop(prompts) is None
+    assert model.stopping.stop(prompts) is None
 
 
 # --- real models ---

@@ -25,8 +25,7 @@ from erag_ray.analyses.parts.model import Figure, Table
 from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name, present
 from erag_ray.analyses.scope import Scope
 from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, no_documents, unrelated_pairs
-from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
 

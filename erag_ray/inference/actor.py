@@ -72,7 +72,7 @@ COUNTED = (
 )
 """Columns of RESPONSES that are fields of `Response`."""
 SUMMED = ("num_responses", "num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
-UNKNOWN = "a crash, or max_batch_seconds"
+UNKNOWN_REASON = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
 """Maximum of consecutive processes that lose their GPU in one block without any response; then the job ends."""
 Keys = list[list[int]]
@@ -84,12 +84,12 @@ class Note(NamedTuple):
     Attributes:
         keys: of the requests that are running, if only a few are.
         num_ends: consecutive processes that lost their GPU in this block without any response.
-        reason: why the last one ended, if known.
+        reason: why the last one ended: the error by which it lost its GPU; None if that is unknown.
     """
 
     keys: Keys
     num_ends: int = 0
-    reason: str = UNKNOWN
+    reason: str | None = None
 
 
 class Attempt:
@@ -100,23 +100,22 @@ class Attempt:
         self._path = (NOTES, job, keys_digest(requests))
         self._last = Note([])
 
-    def last(self) -> Note | None:
+    def read(self) -> Note | None:
         """Return the note of the process that died in this block; None if none did."""
         try:
             keys, num_ends, reason = json.loads(self._folder.read_bytes(*self._path))
-            return Note([[int(a), int(b)] for a, b in keys], int(num_ends), str(reason))
+            return Note([[int(a), int(b)] for a, b in keys], int(num_ends), reason and str(reason))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
             # a partial note, left by a machine that died
             return Note([])
 
-    def note(self, requests: pa.Table | None = None, num_ends: int = 0, reason: str = UNKNOWN) -> None:
+    def write_running(self, requests: pa.Table | None = None, num_ends: int = 0) -> None:
         """Write that the block is running, and these requests of it, if only a few are."""
-        self._write(Note([] if requests is None else keys_of(requests), num_ends, reason))
+        self._write(Note([] if requests is None else keys_of(requests), num_ends))
 
-    def end_process(self, error: BaseException) -> None:
-        """Write why this process ends, and exit."""
+    def write_reason_and_exit(self, error: BaseException) -> None:
         self._write(self._last._replace(reason=" ".join(masked_message(str(error)).split())[:MAX_REASON]))
         print(masked_traceback(error), file=sys.stderr)
         sys.stderr.flush()
@@ -126,13 +125,12 @@ class Attempt:
         self._last = note
         self._folder.write_bytes(json.dumps(note).encode(), *self._path)
 
-    def end(self) -> None:
+    def delete(self) -> None:
         """Delete the note: the block is done."""
         self._folder.delete(*self._path)
 
 
 def keys_of(requests: pa.Table) -> Keys:
-    """Return the keys of PENDING or RESPONSES, row by row."""
     columns = (requests.column(name).to_pylist() for name in KEY_COLUMNS)
     return [list(pair) for pair in zip(*columns, strict=True)]
 
@@ -229,9 +227,9 @@ class ModelActor:
             raise self._fault
         start, self._sums, self._notes = time.monotonic(), Counter(), Counter()
         attempt = Attempt(self.store, self.job, requests)
-        last = attempt.last()
+        last = attempt.read()
         if last is None:
-            attempt.note()
+            attempt.write_running()
         try:
             if last is None:
                 self._run(requests)
@@ -241,7 +239,7 @@ class ModelActor:
             if not is_gpu_lost(error):
                 raise
             self._end(attempt, error)
-        attempt.end()
+        attempt.delete()
         yield {
             "notes": [json.dumps(self._notes)],
             "num_questions": [pc.count_distinct(requests.column("question")).as_py()],
@@ -252,14 +250,10 @@ class ModelActor:
 
     def _end(self, attempt: Attempt, error: RuntimeError) -> None:
         """End this process, whose GPU is lost; Ray starts another."""
-        attempt.end_process(error)
+        attempt.write_reason_and_exit(error)
 
     def _run(self, requests: pa.Table) -> bool:
-        """Run requests, and append their responses to the store; return whether one of them is not an error.
-
-        Raises:
-            JobError: the budget is spent before all requests are done.
-        """
+        """Run requests, and append their responses to the store; return whether one of them is not an error."""
         self._budget.check()
         pending, num_responses, num_good = PendingRequests(requests, self.forms), 0, 0
 
@@ -307,34 +301,27 @@ class ModelActor:
             self._sums[name] += getattr(response, name)
 
     def _run_isolated(self, requests: pa.Table, attempt: Attempt, last: Note) -> None:
-        """Run the requests that a dead process has left, in small groups, to find what kills it.
-
-        Raises:
-            JobError: too many processes in a row lose their GPU.
-        """
-        num_ends = last.num_ends + (last.reason != UNKNOWN)
+        """Run the requests that a dead process has left, in small groups, to find what kills it."""
+        reason = last.reason or UNKNOWN_REASON
+        num_ends = last.num_ends + (last.reason is not None)
         if num_ends >= MAX_ENDS:
-            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.reason}; {RESUME_ADVICE}")
+            raise JobError(f"{num_ends} processes in a row lost their GPU: {reason}; {RESUME_ADVICE}")
         todo = without(requests, self.store.keys_by(self.job))
         # explicit type, for an empty array
         is_suspect = pa.array([keys in last.keys for keys in keys_of(todo)], pa.bool_())
         suspects, others = todo.filter(is_suspect), todo.filter(pc.invert(is_suspect))
         if len(last.keys) == 1 and suspects.num_rows:
-            failures = [Response(failure=process_failure(last.reason))] * suspects.num_rows
+            failure = Failure("resource", f"its process ended twice while running this ({reason})")
+            failures = [Response(failure=failure)] * suspects.num_rows
             self.store.append(responses_table(suspects, self.id, failures), self.job, None, backend())
-            for failure in failures:
-                self._count(failure)
+            for response in failures:
+                self._count(response)
             suspects = suspects.slice(0, 0)
         groups = [suspects.slice(row, 1) for row in range(suspects.num_rows)]
         groups += [others.slice(row, ISOLATED_ROWS) for row in range(0, others.num_rows, ISOLATED_ROWS)]
         for group in groups:
-            attempt.note(group, num_ends)
+            attempt.write_running(group, num_ends)
             num_ends = 0 if self._run(group) else num_ends
-
-
-def process_failure(reason: str) -> Failure:
-    """Return the failure of a request that ended its process when run alone."""
-    return Failure("resource", f"its process ended twice while running this ({reason})")
 
 
 def without(requests: pa.Table, keys: pl.DataFrame) -> pa.Table:
@@ -393,11 +380,9 @@ class _Alarm:
         self._closing.set()
 
     def set(self) -> None:
-        """Start the clock."""
         self._deadline = time.monotonic() + (self._seconds or math.inf)
 
     def clear(self) -> None:
-        """Stop the clock until `set`."""
         self._deadline = math.inf
 
     def _watch(self, seconds: float) -> None:

@@ -34,12 +34,7 @@ class _Process:
 
 
 class Coordinator:
-    """Gets a report of each actor every `REPORT_SECONDS`, with totals, so that it may itself be started again.
-
-    Args:
-        max_cost: of all actors together; None for no limit.
-        size: number of actors.
-    """
+    """Gets a report of each actor every `REPORT_SECONDS`, with totals, so that it may itself be started again."""
 
     def __init__(self, max_cost: float | None, size: int) -> None:
         self._max_cost, self._size = math.inf if max_cost is None else max_cost, size
@@ -65,7 +60,6 @@ class Coordinator:
         return Orders(process.limit, may_grow, self._is_stopping)
 
     def num_responses(self) -> int:
-        """Return the number of responses of all processes."""
         return sum(process.num_responses for process in self._processes.values())
 
     def stop(self) -> bool:

@@ -20,12 +20,8 @@ def estimate_cost(config: JobConfig, plan: StagePlan, out: str) -> Iterator[str]
     """Yield lines for people: reader-hours, price and memory of the requests without a response, by model.
 
     A reader's time grows with the tokens that it reads, so the seconds of the last job's requests are taken by token,
-    where the model counts them.
-
-    Args:
-        config: from `dry_run_config`; its folder is deleted at the end.
-        plan: of the stage.
-        out: the job's own folder, whose COSTS say what the last job took.
+    where the model counts them. ``config`` is from `dry_run_config`, and its folder is deleted at the end; ``out`` is
+    the job's own folder.
     """
     stores = [TableStore("/".join([out.rstrip("/"), stage])) for stage in JOB_STAGES]
     costs = pl.concat(

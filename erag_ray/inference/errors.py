@@ -14,13 +14,6 @@ LINE_CHARACTERS = 2000
 def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], config: JobConfig) -> None:
     """Check that the errors are within ``max_error_fraction``.
 
-    Args:
-        noun: the things that may be errors, for the message.
-        num_errors: the number of errors.
-        total: the number of things.
-        lines: messages of the first few errors.
-        config: the job.
-
     Raises:
         JobError: there are more.
     """

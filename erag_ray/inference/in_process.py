@@ -34,11 +34,7 @@ class LocalReader(ModelActor):
         return shared(f"loaded {model}", lambda: ModelActor._load(self, config, model, memory_share))
 
     def _end(self, attempt: Attempt, error: RuntimeError) -> None:
-        """Report that the GPU is lost.
-
-        Raises:
-            JobError: always.
-        """
+        """Report that the GPU is lost."""
         raise JobError(
             f"the GPU cannot be used any more: {error}; start a new process; {RESUME_ADVICE}"
         ) from error

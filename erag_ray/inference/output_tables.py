@@ -82,14 +82,9 @@ def describe_judgements(
     queries: pl.DataFrame,
     judgements: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Return JUDGEMENTS of the lists whose outputs a judge scores.
+    """Return JUDGEMENTS of the lists whose outputs a judge scores; the arguments are as for `describe_outputs`.
 
-    Args:
-        lists: columns kind, depth, query_id, doc_ids; several rows may name one list.
-        requests: REQUESTS for answers.
-        responses: RESPONSES to these; errors are left out.
-        queries: QUERIES of the lists.
-        judgements: query_id, output, value? (the judge's verdict): one row for each output that the judge graded.
+    ``judgements`` has query_id, output, value? (the judge's verdict): one row for each output that the judge graded.
     """
     outputs = _outputs(lists, requests, responses, queries.filter(judged_queries()))
     graded = judgements.with_columns(is_graded=pl.lit(True))

@@ -64,11 +64,9 @@ class Pool:
 
     @property
     def num_threads(self) -> int:
-        """CPU threads of one actor."""
         return max(self.num_cpus, 1)
 
     def described(self, nodes: Sequence[Mapping[str, float]]) -> str:
-        """Return a line about the devices of the readers."""
         threads = f"{self.num_threads} CPU thread{'s' * (self.num_threads > 1)} each"
         if not self.num_gpus:
             return f"readers: {self.size} on CPUs, {threads}"
@@ -90,10 +88,6 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     With GPUs: one actor on each, two for a small model (`actors_per_gpu`), or ``num_readers`` that share them evenly.
     Without, or for a model that needs none: one actor with the cores of the largest node. An actor that would leave
     fewer than `FREE_CPUS` logical CPUs, or fit on no node, is scheduled without reserving any.
-
-    Args:
-        config: the job.
-        resources: of one actor.
 
     Raises:
         JobError: the cluster has too few GPUs, also after waiting.
@@ -121,12 +115,6 @@ def actors_per_gpu(
     A small T5 computes faster than one process can prepare its requests: the count in `notebooks/a100_estimate.py`
     says 14,500 pairs a second for T5-small, of which one actor reached .58 and two .84 (`notebooks/benchmark.py --parts
     '[host]'`). Of the 3,900 of T5-base one reached .92.
-
-    Args:
-        config: the job.
-        resources: of one actor.
-        nodes: the resources of each node.
-        room: how many actors the GPUs of each node have room for.
     """
     is_small = 0 < resources.weight_bytes <= SMALL_MODEL and resources.num_gpus == 1
     if not is_small or not sum(room):
@@ -143,13 +131,7 @@ def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
 
 
 def largest_share(cpus: Sequence[int], capacities: Sequence[int], size: int) -> int:
-    """Return the most CPUs that each of ``size`` readers can reserve such that `FREE_CPUS` are left in the cluster.
-
-    Args:
-        cpus: of each node.
-        capacities: the maximum of readers on each node for other reasons.
-        size: number of readers.
-    """
+    """Return the most CPUs that each of ``size`` readers can reserve such that `FREE_CPUS` are left in the cluster."""
     for share in range((sum(cpus) - FREE_CPUS) // size, 0, -1):
         readers = (
             min(node_cpus // share, capacity) for node_cpus, capacity in zip(cpus, capacities, strict=True)
@@ -239,7 +221,6 @@ def _stop(coordinator: Any) -> None:
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:
-    """Return the arguments of a pool's `ModelActor`."""
     return {
         "config": work.config,
         "model": work.model,

@@ -64,14 +64,6 @@ def recheck(
 ) -> Recheck | None:
     """Send a sample of a model's new requests again.
 
-    Args:
-        config: the job.
-        plan: the model and its requests.
-        responses: RESPONSES to its requests.
-        queries: QUERIES, for the scores of outputs; None: scores are not compared.
-        uses: the form of each kind of request; None: answers only.
-        max_cost: of the sample; None: no limit.
-
     Returns:
         None if the model is not rechecked.
 

@@ -124,16 +124,7 @@ def _seal_responses(
     job: str,
     costs: pl.DataFrame,
 ) -> Finished:
-    """Look up the responses, ask a sample again, and seal the stage.
-
-    Args:
-        config: the job.
-        tables: the folder of the stage.
-        plan: of the stage.
-        done: model -> counts of its new requests, and elapsed seconds.
-        job: id of the job.
-        costs: COSTS of the job before this stage.
-    """
+    """Look up the responses, ask a sample again, and seal the stage; ``done``: model -> counts, elapsed seconds."""
     todo = [model_plan for model_plan in plan.plans if model_plan.id in done]
     with stage_progress("looking up responses", show=config.progress):
         collected = [_collect(config, model_plan) for model_plan in plan.plans]
@@ -172,12 +163,7 @@ def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, respo
 
 
 def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
-    """Return the expected properties of a stage's outputs, for `describe_outputs`.
-
-    Args:
-        uses: the form of each kind of request.
-        verdicts: dataset -> all possible answers, for datasets with few.
-    """
+    """Return the expected properties of a stage's outputs, for `describe_outputs`."""
     answers = [use for use in uses.values() if use.kind is ANSWER]
     return Expected(
         max_new_tokens={
@@ -195,11 +181,7 @@ def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
 
 
 def _with_unspent(config: JobConfig, costs: pl.DataFrame, model: str) -> JobConfig:
-    """Return the config with what is left of ``max_cost`` for a model.
-
-    Raises:
-        JobError: nothing is.
-    """
+    """Return the config with what is left of ``max_cost`` for a model."""
     left = _left_of_cost(config, costs, model)
     if left is not None and left <= 0:
         text = f"max_cost: all of {config.max_cost:.4f} is spent before these requests to {model}"
@@ -335,7 +317,6 @@ def _rechecks(
     responses: pl.DataFrame,
     costs: pl.DataFrame,
 ) -> dict[str, Recheck]:
-    """Return model -> result of its recheck."""
     with stage_progress("rechecking a sample", show=config.progress):
         results = {
             model_plan.id: recheck(
@@ -432,7 +413,6 @@ def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> I
 
 
 def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
-    """Yield the counts of the judge's verdicts on distinct outputs."""
     if ANSWER_JUDGE in plan.kinds:
         counts = Counter(judgement(text) for text in responses["output"].drop_nulls())
         verdicts = ", ".join(f"{name} {counts[name]:,}" for name in JUDGEMENTS)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from erag_ray.inference.planning.pending import Use, Uses
-from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.base import Kind, Value
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.request import Response
 from erag_ray.store.schemas import RESPONSES
@@ -27,12 +26,6 @@ def fold(uses: Uses, requests: pl.DataFrame, responses: pl.DataFrame, queries: p
     """Return the values of each kind of request with one document or none.
 
     Score-only kinds (`INSTEAD_OF_ANSWERS`) count as answers.
-
-    Args:
-        uses: the form of each kind of request.
-        requests: REQUESTS.
-        responses: their RESPONSES.
-        queries: QUERIES.
     """
     single_document = requests.filter(pl.col("doc_ids").list.len() <= 1)
     facts = queries.select("query_id", "dataset", gold_answers="answers")

@@ -49,7 +49,6 @@ class Writer(Generic[Row]):
             raise self._error
 
     def write(self) -> None:
-        """Write the rows in hand."""
         with self._lock:
             if rows := self._rows[:]:
                 self._write_rows(rows, time.monotonic() - self._written_at)

@@ -38,10 +38,6 @@ class Charge:
 class Budget:
     """The largest price of a model's requests.
 
-    Args:
-        config: of the model, with its prices.
-        limit: None for no limit.
-
     Attributes:
         spent: the prices of all answers.
         in_flight: the estimated prices of the requests in flight.

@@ -55,12 +55,10 @@ class FunctionModel(Model):
 
     @property
     def function(self) -> Reader:
-        """The function."""
         return _FUNCTIONS[self.config.model or "", self.config.revision or ""]
 
     @property
     def code(self) -> object:
-        """The function."""
         return self.function
 
     def fingerprint_fields(self) -> dict[str, object]:

@@ -31,7 +31,6 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop)
 
     def result(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine; return its result, or raise its exception."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         while not future.done():
             concurrent.futures.wait([future], timeout=WAKE_SECONDS)

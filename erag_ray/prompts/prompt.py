@@ -50,7 +50,6 @@ def pieces(prompt: Prompt, question: str, passages: Sequence[Passage]) -> list[P
 
 
 def as_text(prompt: Prompt, question: str, passages: Sequence[Passage]) -> str:
-    """Return `pieces` as one text."""
     return "".join(piece.text for piece in pieces(prompt, question, passages))
 
 
@@ -127,14 +126,7 @@ def _joined(parts: Sequence[Piece] | Iterator[Piece]) -> list[Piece]:
 
 
 def family_prompt(family: Family, *, is_chat: bool, num_examples: int = 0, titles: bool = True) -> Prompt:
-    """Return the prompt of a family: instruction, worked examples (plain prompts only), passages, question.
-
-    Args:
-        family: instruction and examples.
-        is_chat: a chat message, which ends with the question; else plain text that ends where the answer starts.
-        num_examples: the number of the family's examples, from the first; a chat has none.
-        titles: whether examples show titles.
-    """
+    """Return the prompt of a family: instruction, worked examples (plain prompts only), passages, question."""
     examples = family.examples[: 0 if is_chat else num_examples]
     question = f"{family.question_word}: {{question}}"
     end = question if is_chat else f"{question}\n{family.answer_word}:"
@@ -196,7 +188,6 @@ def prompt_named(name: str, family: str, *, num_examples: int, titles: bool) -> 
 
 
 def custom_prompt(config: PromptConfig) -> Prompt:
-    """Return the prompt that a user's config describes."""
     without_passages = config.without_passages
     if without_passages is None:
         without_passages = config.template.replace("{passages}", "").strip()

@@ -102,7 +102,6 @@ class Form:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Return what a model must be able to do."""
         return frozenset({self.method, "early_stop"} if self.early_stop else {self.method})
 
 
@@ -181,5 +180,4 @@ def text_hash(*fields: str) -> bytes:
 
 
 def question_key(form: Form, question: str, answers: tuple[str, ...]) -> int:
-    """Return the first half of a request's key."""
     return xxhash.xxh3_64_intdigest(text_hash(form.fingerprint, question, *answers))

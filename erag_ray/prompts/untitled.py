@@ -28,11 +28,7 @@ _TITLES = [
 
 
 def without_title(passage: str) -> str:
-    """Return the template of a passage without a title: no label, bracket or sign of the title is left.
-
-    Args:
-        passage: a template with ``{title}``, as in `Prompt.passage`.
-    """
+    """Return the template of a passage without a title: no label, bracket or sign of the title is left."""
     for pattern in _TITLES:
         while match := pattern.search(passage):
             before, after = passage[: match.start()], passage[match.end() :]

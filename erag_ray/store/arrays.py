@@ -14,7 +14,6 @@ from erag_ray.support.errors import InputError
 
 
 def write_array(array: npt.NDArray[Any], folder: Folder, *names: str) -> None:
-    """Write an array as a .npy file."""
     sink = io.BytesIO()
     np.save(sink, array, allow_pickle=False)
     folder.write_bytes(sink.getvalue(), *names)

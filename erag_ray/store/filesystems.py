@@ -51,7 +51,6 @@ def _with_backoff(filesystem: pafs.S3FileSystem) -> pafs.S3FileSystem:
 
 
 def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
-    """Open a scheme that Arrow does not support by fsspec."""
     import fsspec
 
     try:

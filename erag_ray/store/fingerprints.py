@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from erag_ray.store.folder import Folder
 from erag_ray.store.huggingface import dataset_stamp, is_dataset
-from erag_ray.support.uris import is_uri
 
 PACKAGES = (
     "erag-ray",
@@ -63,14 +62,12 @@ def fingerprint(value: object) -> str:
 
 
 def stable(value: object) -> object:
-    """Convert a dataclass to a mapping, for `json.dumps`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"{type(value).__name__} has no stable form")
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a local file in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -92,42 +89,22 @@ def file_stamp(path: str) -> str:
     For a folder without a manifest, the stamp covers names, sizes and times of its files; for a dataset (``hf:NAME``),
     its rows.
     """
-    if is_dataset(path):
-        return _dataset_stamp(path)
-    if is_uri(path):
-        return _remote_stamp(path)
-    local = pathlib.Path(path)
-    if local.is_dir() and not (local / "manifest.json").is_file():
-        stamps = [(file.name, file_stamp(str(file))) for file in sorted(local.iterdir()) if file.is_file()]
-        return f"{len(stamps)} files, {fingerprint(stamps)}"
     try:
-        status = os.stat(local / "manifest.json" if local.is_dir() else local)
-    except OSError:
-        return NOT_LOCAL
-    return f"{status.st_size} bytes, modified {status.st_mtime_ns} ns"
-
-
-def _dataset_stamp(path: str) -> str:
-    try:
-        return dataset_stamp(path)
-    except ValueError:
-        return NOT_LOCAL
-
-
-def _remote_stamp(path: str) -> str:
-    try:
-        folder = Folder(path)
-        (info,) = folder.filesystem.get_file_info([folder.at()])
-        if info.is_file:
-            return _stamp_of(info)
-        files = folder.files()
+        return dataset_stamp(path) if is_dataset(path) else _stamp(Folder(path))
     except (OSError, ValueError, pa.ArrowException):
         return NOT_LOCAL
-    for file in files:
-        if file.base_name == "manifest.json":
-            return _stamp_of(file)
-    stamps = [(file.base_name, _stamp_of(file)) for file in files]
-    return f"{len(stamps)} files, {fingerprint(stamps)}" if stamps else NOT_LOCAL
+
+
+def _stamp(folder: Folder) -> str:
+    (info,) = folder.filesystem.get_file_info([folder.at()])
+    if info.is_file:
+        return _stamp_of(info)
+    if info.type == pafs.FileType.NotFound:
+        return NOT_LOCAL
+    stamps = {file.base_name: _stamp_of(file) for file in folder.files()}
+    if "manifest.json" in stamps:
+        return stamps["manifest.json"]
+    return f"{len(stamps)} files, {fingerprint(list(stamps.items()))}"
 
 
 def _stamp_of(info: pafs.FileInfo) -> str:

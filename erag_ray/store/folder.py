@@ -50,11 +50,9 @@ class Folder:
         self._ledger: Ledger | None = None
 
     def inside(self, name: str) -> Folder:
-        """Return a folder inside as a shared folder."""
         return self._shared(self.at(name) if name else self.path)
 
     def _shared(self, path: str) -> Folder:
-        """Return a shared folder of the same file system."""
         folder = copy.copy(self)
         folder.path = folder.root = path
         folder.is_shared, folder._ledger = True, None
@@ -99,7 +97,6 @@ class Folder:
                 ledger.record(name)
 
     def is_recorded(self, *names: str) -> bool:
-        """Return whether a job has written a file."""
         ledger, name = self._ledger_and_name(*names)
         return ledger.has(name)
 
@@ -109,7 +106,6 @@ class Folder:
         ledger.record(name + TREE)
 
     def at(self, *names: str) -> str:
-        """Return the path of a file or folder inside."""
         return "/".join([self.path.rstrip("/"), *names])
 
     @property
@@ -142,11 +138,9 @@ class Folder:
         return []
 
     def exists(self, *names: str) -> bool:
-        """Return whether a file or folder inside exists."""
         return self.has(self.at(*names))
 
     def has(self, path: str) -> bool:
-        """Return whether a path of the folder's file system exists."""
         return bool(self.filesystem.get_file_info(path).type != pafs.FileType.NotFound)
 
     def delete(self, *names: str) -> None:
@@ -171,14 +165,12 @@ class Folder:
         ledger.forget([*files, *trees])
 
     def remove_tree(self, *names: str) -> None:
-        """Delete a temporary folder completely."""
         if self.is_local:
             shutil.rmtree(self.at(*names), ignore_errors=True)
         elif self.exists(*names):
             self.filesystem.delete_dir(self.at(*names))
 
     def prune(self, *names: str) -> None:
-        """Delete a folder if it is empty."""
         if self.is_local:
             with contextlib.suppress(OSError):
                 os.rmdir(self.at(*names))
@@ -264,12 +256,10 @@ class Folder:
         return hashlib.sha256(data).hexdigest()
 
     def read_bytes(self, *names: str) -> bytes:
-        """Return the content of a file."""
         with self.filesystem.open_input_stream(self.at(*names), compression=None) as stream:
             return bytes(stream.read())
 
     def read_parquet(self, *names: str, columns: list[str] | None = None) -> pa.Table:
-        """Read a Parquet file."""
         with self.filesystem.open_input_file(self.at(*names)) as file:
             return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
 
@@ -295,7 +285,6 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def _with_path(path: str, error: OSError) -> OSError:
-    """Return the error with a path in its message."""
     text = f"{path}: {error.strerror or error}"
     # Python chooses the same subclass by the number
     return OSError(text) if error.errno is None else OSError(error.errno, text)

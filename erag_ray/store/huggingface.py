@@ -20,7 +20,6 @@ ROWS_AT_A_TIME = 1000
 
 
 def is_dataset(path: str) -> bool:
-    """Return whether a path of a config names a dataset."""
     return path.startswith(PREFIX)
 
 
@@ -55,11 +54,7 @@ def dataset_stamp(path: str) -> str:
 
 
 def _named(path: str) -> tuple[str, str | None, str | None]:
-    """Return name or folder, configuration and split.
-
-    Raises:
-        ValueError: the path has no known form.
-    """
+    """Return name or folder, configuration and split."""
     name = path.removeprefix(PREFIX)
     if name.startswith(("/", "./", "../", "~")):
         name = os.path.expanduser(name)
@@ -72,11 +67,7 @@ def _named(path: str) -> tuple[str, str | None, str | None]:
 
 
 def _loaded(path: str) -> Any:
-    """Return the `datasets.Dataset` that a path names.
-
-    Raises:
-        ValueError: it cannot be loaded.
-    """
+    """Return the `datasets.Dataset` that a path names."""
     name, configuration, split = _named(path)
     try:
         # seconds of imports, for an optional library
@@ -98,11 +89,7 @@ def _loaded(path: str) -> Any:
 
 
 def _of_split(loaded: Any, split: str | None) -> Any:
-    """Return one split of what was loaded.
-
-    Raises:
-        ValueError: there is none of this name, or none is named and there are several.
-    """
+    """Return one split of what was loaded."""
     if not hasattr(loaded, "keys"):
         if split is not None:
             raise ValueError(f"has no splits. Leave :{split} out")

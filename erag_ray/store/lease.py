@@ -64,7 +64,6 @@ def runs_here(sign: bytes) -> bool | None:
 
 
 def is_sign(content: bytes) -> bool:
-    """Return whether a file is a sign, or may become one."""
     return "process" in fields_of(content) or not content
 
 

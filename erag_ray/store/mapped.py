@@ -33,5 +33,4 @@ def write_mapped(table: pa.Table | pl.DataFrame, schema: TableSchema, path: str 
 
 
 def open_mapped(path: str | os.PathLike[str]) -> pa.Table:
-    """Open the table of an Arrow file, memory-mapped."""
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()

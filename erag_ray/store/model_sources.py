@@ -29,11 +29,9 @@ class ModelSource:
     gguf_file: str | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments for ``from_pretrained`` beside the folder."""
         return {"gguf_file": self.gguf_file} if self.gguf_file else {}
 
     def weight_bytes(self) -> int:
-        """Return the size of the weight files in bytes."""
         folder = pathlib.Path(self.folder)
         files = [folder / self.gguf_file] if self.gguf_file else folder.glob("*.safetensors")
         return sum(path.stat().st_size for path in files)
@@ -78,7 +76,6 @@ def find_model(
 
 
 def _other_weights(source: ModelSource) -> str:
-    """Return what to do about a folder without safetensors."""
     gguf_files = sorted(path.name for path in pathlib.Path(source.folder).glob("*.gguf"))
     if gguf_files:
         return f"for GGUF name the file itself, such as {pathlib.Path(source.folder, gguf_files[0])}"

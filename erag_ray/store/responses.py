@@ -60,7 +60,6 @@ class ResponseStore:
         self.devices: Counter[str] = Counter()
 
     def is_described(self) -> bool:
-        """Whether the folder says what its model is."""
         return self.folder.exists("model.json")
 
     def describe(self, fields: Mapping[str, object]) -> None:
@@ -83,17 +82,7 @@ class ResponseStore:
     def append(
         self, responses: pa.Table, job: str, seconds: float | None = None, device: str | None = None
     ) -> str:
-        """Add responses as one file; the same responses of the same job replace themselves (a retried task).
-
-        Args:
-            responses: RESPONSES.
-            job: its id.
-            seconds: how long one actor took for them, for `speed`.
-            device: that made them.
-
-        Returns:
-            The file's name.
-        """
+        """Add responses as one file; the same responses of the same job replace themselves (a retried task)."""
         conformed = conform(responses, RESPONSES)
         name = f"{job}-{keys_digest(conformed)}.parquet"
         facts = {SECONDS: seconds, DEVICE: device}
@@ -131,7 +120,6 @@ class ResponseStore:
         return rows.filter(counts).select(KEY_COLUMNS).unique()
 
     def keys_by(self, job: str) -> pl.DataFrame:
-        """Keys of all responses that a job has written, errors too."""
         return self._of_files(self._names_of(job), KEY_COLUMNS)
 
     def _names_of(self, job: str) -> list[str]:
@@ -265,13 +253,11 @@ class ResponseStore:
 
 
 def _schema_of(columns: list[str] | None, metadata: Mapping[bytes, bytes] | None = None) -> pa.Schema:
-    """Return the schema of all columns of RESPONSES, or of some."""
     names = columns or RESPONSES.columns.names
     return pa.schema([RESPONSES.columns.field(name) for name in names], metadata)
 
 
 def _frame_of(tables: Iterable[pa.Table], columns: list[str] | None) -> pl.DataFrame:
-    """Tables of RESPONSES one after the other; all columns, or some."""
     return as_frame(pa.concat_tables([_schema_of(columns).empty_table(), *tables]))
 
 

@@ -66,7 +66,6 @@ class TableSchema:
     key: tuple[str, ...]
 
     def empty(self) -> pa.Table:
-        """Return a table of this schema without rows."""
         # unlike Schema.empty_table it does not import pandas
         return pa.Table.from_batches([], schema=self.columns)
 

@@ -60,12 +60,10 @@ def do_tasks(tasks: Tasks, on_progress: Callable[[int], None] = lambda done: Non
 
 
 def part(number: int) -> str:
-    """The name of a numbered part."""
     return f"{number:05}"
 
 
 def write_frame(frame: pl.DataFrame, folder: Folder, *names: str) -> None:
-    """Write a frame as one Parquet file."""
     folder.write_parquet(frame.to_arrow(), *names)
 
 
@@ -87,15 +85,7 @@ def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
 def undone(
     folder: Folder, below: str, suffix: str, count: int, form: Mapping[str, type] | None = None
 ) -> list[int]:
-    """Return the tasks of ``count`` without a file that can be read; a damaged file is set aside.
-
-    Args:
-        folder: the root.
-        below: folder of the files.
-        suffix: of the files: .json, .npy or .parquet.
-        count: number of tasks.
-        form: required keys of a .json file -> types of their values.
-    """
+    """Return the tasks of ``count`` without a file that can be read; a damaged file is set aside."""
     existing = set(folder.names(below, suffix=suffix))
     names = [f"{part(number)}{suffix}" for number in range(count)]
     return [

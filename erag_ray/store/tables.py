@@ -87,16 +87,7 @@ class TableStore:
         inputs: Mapping[str, str] | None = None,
         made_from: str | None = None,
     ) -> None:
-        """Write the manifest: from now on the table exists.
-
-        Args:
-            schema: of the table.
-            parts: file name -> SHA-256, in order (by name).
-            num_rows: total of all parts.
-            config: as for `write`.
-            inputs: as for `write`.
-            made_from: as for `write`.
-        """
+        """Write the manifest of the parts (file name -> SHA-256, in order): from now on the table exists."""
         content = {
             "table": schema.name,
             "columns": {field.name: str(field.type) for field in schema.columns},
@@ -135,7 +126,6 @@ class TableStore:
         self.folder.write_bytes(data, *below, name)
 
     def is_sealed(self, schema: TableSchema) -> bool:
-        """Return whether the table is sealed."""
         return self.folder.exists(schema.name, MANIFEST)
 
     def manifest(self, schema: TableSchema) -> dict[str, Any]:
@@ -208,7 +198,6 @@ class TableStore:
         return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
 
     def _part(self, schema: TableSchema, name: str, digest: str) -> bytes:
-        """Return the bytes of a part, verified by its digest."""
         path = self.folder.at(schema.name, name)
         try:
             data = self.folder.read_bytes(schema.name, name)
@@ -264,12 +253,6 @@ def read_manifest(
     folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
 ) -> dict[str, Any]:
     """Read an existing manifest; the result is without its digest.
-
-    Args:
-        folder: the root.
-        below: names of folders below the root.
-        name: of the file.
-        form: required keys -> types of their values.
 
     Raises:
         InputError: it is damaged.

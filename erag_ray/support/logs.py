@@ -20,7 +20,6 @@ class StderrHandler(logging.Handler):
     """Writes each message, without secrets, to what is standard error at that time: a progress bar replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one message."""
         print(masked_message(self.format(record)), file=sys.stderr, flush=True)
 
 

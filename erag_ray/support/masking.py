@@ -32,10 +32,6 @@ class Secret:
 
     From its first use on, all messages and answers of this process are without it.
 
-    Args:
-        key: of the config, for messages.
-        variable: its value.
-
     Raises:
         ValueError: the variable is not set, or has characters that no header of HTTP may have.
     """

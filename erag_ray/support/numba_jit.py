@@ -36,9 +36,6 @@ def compiled_with(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that compiles a function with `numba.njit` and releases the GIL while it runs.
 
     numba is imported and the function compiled at the first call; numba caches the result next to the source file.
-
-    Args:
-        options: of `numba.njit`, such as ``fastmath``, which allows to reorder sums.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

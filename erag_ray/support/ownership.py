@@ -32,11 +32,7 @@ TREE = "/"
 
 
 class Ledger:
-    """Names of the files that jobs have written to one folder.
-
-    Args:
-        root: the folder with the marker; None: the ledger of this process, for folders without one.
-    """
+    """Names of the files that jobs have written to one folder."""
 
     def __init__(self, root: Folder | None) -> None:
         self.root = root
@@ -83,7 +79,6 @@ class Ledger:
             raise InputError([f"{text}. Move it, or choose another out"])
 
     def has(self, name: str) -> bool:
-        """Return whether a job has written a file."""
         if name not in self._names:
             self.load()
         return name in self._names
@@ -96,7 +91,6 @@ class Ledger:
         return [one for one in names if not one.endswith(TREE)], [one for one in names if one.endswith(TREE)]
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop the names of deleted files."""
         self._names.difference_update(names)
 
     def path(self, name: str) -> str:
@@ -169,7 +163,6 @@ def read_marker(root: Folder) -> list[str] | None:
 
 
 def write_marker(root: Folder, names: Iterable[str]) -> None:
-    """Write the marker of a folder."""
     note = "A folder of erag_ray. Its jobs replace and delete the files named here, and no others."
     content = {"made_by": "erag_ray", "note": note, "files": sorted(names)}
     root.write_bytes(json.dumps(content, indent=1).encode(), MARKER)

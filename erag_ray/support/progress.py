@@ -61,11 +61,6 @@ def progress(count: Callable[[], int], total: int, title: str) -> Iterator[None]
     """While open, show the responses so far, responses/s and time left.
 
     A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`, and the first after `QUICK_SECONDS`.
-
-    Args:
-        count: returns the number of responses so far.
-        total: of the requests.
-        title: of the bar.
     """
     show = _notebook_bar if _in_notebook() else _bar if sys.stderr.isatty() else _lines
     with beside(show, count, total, title):
@@ -73,7 +68,6 @@ def progress(count: Callable[[], int], total: int, title: str) -> Iterator[None]
 
 
 def _in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 

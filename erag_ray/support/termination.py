@@ -23,7 +23,6 @@ class Termination:
         self._at: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle the signal."""
         now = time.monotonic()
         if self._at is not None and now < self._at + REPEAT_SECONDS:
             return

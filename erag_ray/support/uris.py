@@ -19,7 +19,6 @@ SECRET = re.compile(r"://[^/@]*:(?:.*@|(?!\d*(?:/|$)))|^(?:s3|gs|gcs)://[^/@]+@"
 
 
 def is_uri(path: str) -> bool:
-    """Return whether a path is a URI."""
     return "://" in path
 
 

@@ -54,12 +54,7 @@ def one_line(text: str, max_characters: int = LINE_CHARACTERS) -> str:
 
 
 def fault_of(error: BaseException, code: object) -> Fault:
-    """Describe an exception of user code, and log its traceback.
-
-    Args:
-        error: the exception.
-        code: the function, class or instance that raised it, or the name of its module.
-    """
+    """Describe an exception of user code, and log its traceback."""
     fault = Fault(_described(error), _raised_at(error, _package(code)) or _defined_at(code))
     LOG.debug("%s", fault, exc_info=error)
     return fault

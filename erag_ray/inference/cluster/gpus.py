@@ -18,9 +18,6 @@ def process_environment(num_gpus: float) -> dict[str, str]:
     """Return the environment variables of an actor's process.
 
     For actors without GPUs, Ray does not set CUDA_VISIBLE_DEVICES, and the process would use all GPUs.
-
-    Args:
-        num_gpus: the actor's request to Ray.
     """
     if not num_gpus:
         return {"CUDA_VISIBLE_DEVICES": ""}

@@ -95,11 +95,7 @@ def _pass_lines(source: int, target: int) -> None:
 
 
 def _start() -> None:
-    """Start a local Ray; once more if its processes do not start in time.
-
-    Raises:
-        JobError: it does not start.
-    """
+    """Start a local Ray; once more if its processes do not start in time."""
     for is_last in (False, True):
         try:
             return _start_once()
@@ -133,11 +129,7 @@ def _start_once() -> None:
 
 
 def _connect(address: str) -> None:
-    """Connect to a running cluster.
-
-    Raises:
-        JobError: there is none, or it does not let this process in.
-    """
+    """Connect to a running cluster."""
     attempts = os.environ.get(ATTEMPTS)
     os.environ[ATTEMPTS] = attempts or "1"
     try:
@@ -152,12 +144,10 @@ def _connect(address: str) -> None:
 
 
 def nodes_alive() -> list[Mapping[str, float]]:
-    """The resources of each node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def num_gpus_of(nodes: Sequence[Mapping[str, float]]) -> int:
-    """All GPUs of these nodes."""
     return int(sum(node.get("GPU", 0) for node in nodes))
 
 

@@ -49,7 +49,6 @@ class Use:
     sees_order: bool
 
     def answers(self, gold_answers: Sequence[str]) -> tuple[str, ...]:
-        """Return the answers of a request, for a question with these gold answers."""
         return self.kind.answers(self.case, gold_answers)
 
 
@@ -74,7 +73,6 @@ class Documents:
 
 
 def documents_of(corpus: pl.DataFrame) -> Documents:
-    """Return the passages of CORPUS with their hashes and keys."""
     hashes = [text_hash(*passage) for passage in corpus.select("title", "text").iter_rows()]
     joined = b"".join(hashes)
     return Documents(
@@ -116,14 +114,7 @@ def as_lists_of_one(pairs: pl.DataFrame) -> pl.DataFrame:
 def build_requests(
     lists: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
 ) -> pl.DataFrame:
-    """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``.
-
-    Args:
-        lists: columns kind, query_id, doc_ids.
-        queries: QUERIES with every query of the lists.
-        documents: `documents_of` a corpus with every document of the lists.
-        uses: for every kind and dataset in the lists.
-    """
+    """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``."""
     distinct = lists.select("kind", "query_id", "doc_ids").unique().sort("kind", "query_id", "doc_ids")
     queries_of_kinds = distinct.select("kind", "query_id").unique().join(queries, on="query_id")
     query_parts = pl.concat(
@@ -180,13 +171,7 @@ class _Shown:
 
 
 def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.bool_]) -> _Shown:
-    """Return the rows of the documents, sorted by hash if their order does not matter, so that equal sets are equal.
-
-    Args:
-        doc_ids: lists of ids.
-        documents: documents with all of these ids.
-        is_ordered: [num_lists], whether the order matters.
-    """
+    """Return the rows of the documents, sorted by hash if their order does not matter, so that equal sets are equal."""
     lengths = doc_ids.list.len().to_numpy().astype(np.int64)
     edges = np.concatenate([[0], np.cumsum(lengths)])
     ids = doc_ids.explode().drop_nulls().alias("doc_id").to_frame()
@@ -220,13 +205,6 @@ def pending(
 
     Requests with equal questions are adjacent, whatever their kind, so that a model can share work between them.
 
-    Args:
-        requests: REQUESTS to one model.
-        cached: the keys that have a response.
-        queries: QUERIES with every query of the requests.
-        documents: documents of all requests.
-        uses: for every kind and dataset in the requests.
-
     Returns:
         question_key, passages_key, text_key (of the question only), kind, query_row (in ``queries``), doc_rows (in
         ``documents``; sorted by hash for a model that does not see their order): about 60 bytes per row.
@@ -249,22 +227,13 @@ def _text_keys(queries: pl.DataFrame) -> pl.Series:
 
 
 def forms_of(uses: Uses, model: str) -> list[Form]:
-    """Return the distinct forms of the requests to a model."""
     return list(dict.fromkeys(use.form for use in uses.values() if use.model == model))
 
 
 def with_texts(
     rows: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses, forms: Sequence[Form]
 ) -> pa.Table:
-    """Return PENDING: the rows of `pending` with their questions and texts, which are many times as large.
-
-    Args:
-        rows: rows of `pending`.
-        queries: see `pending`.
-        documents: see `pending`.
-        uses: see `pending`.
-        forms: `forms_of` the model.
-    """
+    """Return PENDING: the rows of `pending` with their questions and texts, which are many times as large."""
     edges = np.concatenate([[0], np.cumsum(rows["doc_rows"].list.len().to_numpy(), dtype=np.int64)])
     doc_rows = rows["doc_rows"].explode().drop_nulls()
     queries_of_rows = queries[rows["query_row"]]

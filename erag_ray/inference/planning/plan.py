@@ -46,9 +46,8 @@ from erag_ray.models import (
     render_isolated,
     resources_of,
 )
-from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.base import Kind
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form
@@ -107,12 +106,10 @@ class StagePlan:
 
     @property
     def requests(self) -> pl.DataFrame:
-        """REQUESTS of all models."""
         return pl.concat([as_frame(REQUESTS.empty()), *(plan.requests for plan in self.plans)])
 
     @property
     def kinds(self) -> list[Kind]:
-        """All kinds of requests of the stage."""
         return list(dict.fromkeys(use.kind for use in self.uses.values()))
 
     @property
@@ -350,12 +347,7 @@ def _purposes(lists: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
-    """Yield the cost preview of a stage, as lines: requests pending and cached, tokens, truncation.
-
-    Args:
-        plan: the plan of the stage.
-        show: show progress while tokens are counted.
-    """
+    """Yield the cost preview of a stage, as lines: requests pending and cached, tokens, truncation."""
     for model_plan in plan.plans:
         yield from model_plan.model.notes()
         yield from model_plan.repaired

@@ -25,10 +25,9 @@ from erag_ray.models import (
     model_id,
     render_isolated,
 )
-from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case, Kind, Role
-from erag_ray.prompts.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form, Passage
@@ -185,7 +184,6 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
 
 
 def score_kinds(dataset: Dataset) -> list[Kind]:
-    """Return the kinds of requests that the score of a dataset needs."""
     return [ANSWER_JUDGE] if dataset.score in JUDGED else []
 
 

@@ -1,22 +1,25 @@
-"""Key-value caches of decoder-only models: preallocated memory for a batch, and a cache of shared prompt prefixes.
+"""Key-value caches of decoder-only models, and decoding from which finished sequences are evicted.
 
-A prefix (instruction and worked examples) is computed once and reused by every batch.
+A prefix that prompts share (instruction and worked examples) is computed once and reused by every batch.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 import torch
 import transformers
 
-from erag_ray.models.local.memory import reusable
+from erag_ray.models.local.memory import reusable, to_device
 from erag_ray.models.local.word_cache import Ids
 
 MIN_TOKENS = 16
 """Shorter prefixes are not cached."""
 ANY_TOKEN = (0,)
+CHECK_EVERY = 8
+"""Number of tokens between two evictions."""
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of each layer: [1, heads, tokens, head]."""
 
@@ -59,18 +62,6 @@ class ReservedLayer(transformers.cache_utils.DynamicLayer):
         if self._memory:
             self._show(self.get_seq_length())
 
-    def reset(self) -> None:
-        raise NotImplementedError("this cache serves a single batch")
-
-    def crop(self, tokens_to_remove: int) -> None:
-        raise NotImplementedError("this cache supports greedy decoding only")
-
-    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        raise NotImplementedError("this cache supports greedy decoding only")
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        raise NotImplementedError("this cache supports greedy decoding only")
-
     def _show(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         keys, values = (memory[..., :length, :] for memory in self._memory)
         self.keys, self.values = keys, values
@@ -96,13 +87,7 @@ class KeyValueCaches:
         return len(self._states)
 
     def make(self, prefix: Ids, num_rows: int, capacity: int) -> tuple[Any | None, int]:
-        """Return a cache, or None if this model gets none, and the number of prefix tokens in it.
-
-        Args:
-            prefix: the tokens with which all rows start.
-            num_rows: of the batch.
-            capacity: the largest number of tokens in a row, including the prefix.
-        """
+        """Return a cache, or None if this model gets none, and the number of prefix tokens in it."""
         cached = prefix if len(prefix) >= MIN_TOKENS else ()
         states = self._states_of(cached)
         if states is None:
@@ -129,3 +114,42 @@ class KeyValueCaches:
         if not layers or any(type(layer) is not transformers.cache_utils.DynamicLayer for layer in layers):
             return None
         return [(layer.keys, layer.values) for layer in layers]
+
+
+def generate_with_eviction(
+    model: Any, ids: torch.Tensor, mask: torch.Tensor, cache: Any, decoding: Any, ends: Collection[int]
+) -> list[list[int]]:
+    """Decode greedily by transformers' ``generate``, a few tokens at a time, and evict finished rows in between.
+
+    Return the output tokens of each row, up to its end or a few tokens further.
+
+    Args:
+        model: of transformers.
+        ids: [rows, tokens], prompts with padding.
+        mask: [rows, tokens], 0 at padding.
+        cache: plain keys and values of the first tokens, with ``batch_select_indices``.
+        decoding: a GenerationConfig, with ``max_new_tokens``.
+        ends: tokens that end an output.
+    """
+    start, max_length = ids.shape[1], ids.shape[1] + decoding.max_new_tokens
+    decoding.return_dict_in_generate = True
+    end = torch.tensor(sorted(ends), device=ids.device, dtype=torch.long)
+    rows, outputs = list(range(len(ids))), dict[int, list[int]]()
+    while rows:
+        num_before = ids.shape[1]
+        decoding.max_new_tokens = min(CHECK_EVERY, max_length - num_before)
+        ids = model.generate(
+            input_ids=ids, attention_mask=mask, past_key_values=cache, generation_config=decoding
+        ).sequences
+        is_full = ids.shape[1] == max_length
+        # each tolist() synchronises with the device once for all rows
+        has_ended = (torch.isin(ids[:, num_before:], end).any(dim=1) | is_full).tolist()
+        tokens = ids[:, start:].tolist()
+        outputs |= {rows[i]: tokens[i] for i, is_done in enumerate(has_ended) if is_done}
+        remaining = [i for i, is_done in enumerate(has_ended) if not is_done]
+        rows = [rows[i] for i in remaining]
+        index = to_device(torch.tensor(remaining, dtype=torch.long), ids.device)
+        mask = torch.cat([mask, mask.new_ones(len(ids), ids.shape[1] - num_before)], dim=1)[index]
+        ids = ids[index]
+        cache.batch_select_indices(index)
+    return [outputs[row] for row in range(len(outputs))]

@@ -13,12 +13,17 @@ import torch
 import transformers
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.models.causal.kv_cache import KeyValueCaches
+from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
 from erag_ray.models.local.early_stopping import EarlyStopping, Stop
-from erag_ray.models.local.eviction import CHECK_EVERY, generate_with_eviction
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
-from erag_ray.models.local.memory import Limits, MemoryEstimate, largest_batch, room_on, to_device
-from erag_ray.models.local.memory_estimate import causal_memory_estimate
+from erag_ray.models.local.memory import (
+    Limits,
+    MemoryEstimate,
+    causal_memory_estimate,
+    largest_batch,
+    room_on,
+    to_device,
+)
 from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
 from erag_ray.models.local.tokens import (
     PieceTokenizer,
@@ -67,9 +72,8 @@ class CausalModel(LocalModel):
         self.pieces = PieceTokenizer(self.tokenizer)
         check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
-        self.model: Any = None
         self.caches: KeyValueCaches | None = None
-        self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
+        self.stopping = EarlyStopping(self.tokenizer)
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
         self._end_tokens: dict[bool, frozenset[int]] = {}
 
@@ -88,10 +92,6 @@ class CausalModel(LocalModel):
 
     # --- memory ---
 
-    @property
-    def has_device(self) -> bool:
-        return bool(self.model.device.type != "cpu")
-
     def max_batch(self, form: Form) -> Limits:
         device = self.model.device
         return largest_batch(
@@ -99,7 +99,6 @@ class CausalModel(LocalModel):
         )
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
-        """Return the estimated memory of a batch."""
         num_logits = form.max_new_tokens + 1 if form.method == "loglikelihood" else 1
         return causal_memory_estimate(
             self.model, form.max_new_tokens, self.limit(form), num_logits=num_logits
@@ -141,7 +140,7 @@ class CausalModel(LocalModel):
             num_truncated_question_tokens=num_question,
             num_truncated_passage_tokens=num_passages,
             answer_ids=answers,
-            matches=self._stopping(form.early_stop).matches(request.answers) if form.early_stop else (),
+            matches=self.stopping.matches(request),
         )
 
     def _pieces(self, request: Request) -> list[Piece]:
@@ -201,7 +200,7 @@ class CausalModel(LocalModel):
         return [outputs[row] for row in range(len(prompts))]
 
     def _generate(self, prefix: Ids, prompts: Sequence[PromptTokens]) -> list[Output]:
-        form, stop = prompts[0].form, self.stop(prompts)
+        form, stop = prompts[0].form, self.stopping.stop(prompts)
         rests = [prompt.segments[0][len(prefix) :] for prompt in prompts]
         ids, mask, cache, _ = self.padded(prefix, rests, form.max_new_tokens)
         decoding = self.decoding(form)
@@ -222,22 +221,12 @@ class CausalModel(LocalModel):
             for row, tokens in outputs
         ]
 
-    def stop(self, prompts: Sequence[PromptTokens]) -> Stop | None:
-        """Return the early-stopping condition of a batch, or None. The batch runs until its last row has ended."""
-        name = prompts[0].form.early_stop
-        return self._stopping(name).stop([prompt.matches for prompt in prompts]) if name else None
-
     def padded(
         self, prefix: Ids, rests: Sequence[Ids], new_tokens: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor, Any | None, int]:
         """Return token ids, attention mask, cache, and the number of tokens in the cache for prompts with one prefix.
 
         The prefix comes first, then padding, then the rest of each prompt. Without a cache, padding comes first.
-
-        Args:
-            prefix: the tokens with which all prompts start.
-            rests: the other tokens of each prompt.
-            new_tokens: the largest number of tokens in an output.
         """
         assert self.caches is not None, "load() comes first"
         capacity = len(prefix) + max(map(len, rests)) + new_tokens

@@ -25,7 +25,6 @@ def device_name() -> str:
 
 
 def has_tf32() -> bool:
-    """Return whether this process has a GPU with TF32 matrix multiplication."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability() >= TF32_CAPABILITY
 
 
@@ -53,7 +52,6 @@ def set_matmul_precision(dtype: str) -> torch.dtype:
 
 
 def torch_backend() -> str:
-    """Return device model and versions of torch and transformers."""
     return f"{device_name()}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 

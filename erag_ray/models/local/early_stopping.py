@@ -15,49 +15,46 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from erag_ray.measures.scores import Score, score_named, usable_answers
+from erag_ray.measures.scores import score_named, usable_answers
+from erag_ray.models.local.model import PromptTokens
+from erag_ray.prompts.request import Request
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 NUM_CACHED = 1 << 16
 """Size of the cache of checked prefixes: the documents of a question often lead to the same output."""
+MayMatch = Callable[[str, Sequence[str]], bool]
 Stop = Callable[[int, Sequence[int]], bool]
 """(row of a batch, its output tokens so far) -> whether the output can end here."""
 
 
 class EarlyStopping:
-    """Early stopping for one tokenizer and one score.
+    """Early stopping for one tokenizer of transformers; the form of a request names the score."""
 
-    Args:
-        tokenizer: of transformers.
-        score: name of the score, which has ``may_match``.
-    """
-
-    def __init__(self, tokenizer: Any, score: str) -> None:
+    def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._score = score_named(score)
+        self._score_named = functools.cache(score_named)
         self._is_mismatch = functools.lru_cache(NUM_CACHED)(self._mismatches)
 
-    def matches(self, answers: Sequence[str]) -> tuple[str, ...]:
-        """Return the answers that can match."""
-        return tuple(usable_answers(self._score, answers))
+    def matches(self, request: Request) -> tuple[str, ...]:
+        """Return the answers that can match the output; none if it is not to be stopped early."""
+        score = request.form.early_stop
+        return tuple(usable_answers(score_named(score), request.answers)) if score else ()
 
-    def stop(self, matches: Sequence[tuple[str, ...]]) -> Stop | None:
-        """Return the stop of a batch; None if the tokenizer's clean-up may remove blanks from already decoded text.
+    def stop(self, prompts: Sequence[PromptTokens]) -> Stop | None:
+        """Return the stop of a batch of one form; None without early stopping.
 
-        Args:
-            matches: the answers that can match, of each row of the batch.
+        It is also None if the tokenizer's clean-up may remove blanks from already decoded text.
         """
-        if getattr(self._tokenizer, "clean_up_tokenization_spaces", False):
+        score = prompts[0].form.early_stop
+        if score is None or getattr(self._tokenizer, "clean_up_tokenization_spaces", False):
             return None
-        return lambda row, ids: self._is_mismatch(matches[row], tuple(ids))
+        may_match = self._score_named(score).may_match
+        assert may_match is not None, "early-stopped requests are planned only for scores with may_match"
+        return lambda row, ids: self._is_mismatch(may_match, prompts[row].matches, tuple(ids))
 
-    def _mismatches(self, answers: tuple[str, ...], ids: tuple[int, ...]) -> bool:
+    def _mismatches(self, may_match: MayMatch, answers: tuple[str, ...], ids: tuple[int, ...]) -> bool:
         """Return whether no output that starts with these tokens can match an answer."""
-        score: Score = self._score
-        assert score.may_match is not None, (
-            "early-stopped requests are planned only for scores with may_match"
-        )
         if any(UNFINISHED in answer for answer in answers):
             return False
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
-        return not score.may_match(text.split(UNFINISHED, 1)[0], answers)
+        return not may_match(text.split(UNFINISHED, 1)[0], answers)

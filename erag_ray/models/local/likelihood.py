@@ -44,7 +44,6 @@ def fed(prompt: PromptTokens, ids: Ids) -> Ids:
 
 
 def rows_of(prompts: Sequence[PromptTokens]) -> list[Row]:
-    """Return the distinct rows of some prompts."""
     rows = (
         Row(index, fed(prompt, ids))
         for index, prompt in enumerate(prompts)
@@ -54,7 +53,6 @@ def rows_of(prompts: Sequence[PromptTokens]) -> list[Row]:
 
 
 def batched(rows: Sequence[Row], prompts: Sequence[PromptTokens], limits: Limits) -> Iterator[Sequence[Row]]:
-    """Split rows into batches within the limits."""
     longest = max(prompt.length for prompt in prompts) + max((len(row.fed) for row in rows), default=0)
     size = limits.rows_of(longest)
     return (rows[start : start + size] for start in range(0, len(rows), size))
@@ -91,8 +89,6 @@ def logprobs_of(
 
 
 class _ScoredAnswer(NamedTuple):
-    """One answer of a row of a batch."""
-
     row: int
     ids: Ids
     has_end: bool

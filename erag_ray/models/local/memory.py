@@ -1,13 +1,14 @@
-"""Memory: the largest batch that fits, errors of memory and of lost GPUs, and settings of the allocator."""
+"""Memory: estimates of the peak of a batch, the largest batch that fits, and out-of-memory errors."""
 
 from __future__ import annotations
 
 import gc
+import inspect
 import math
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ GPU_SHARE = 0.8
 """Fraction of a GPU's free memory for batches: fragmentation makes the rest unusable."""
 FIRST_PATIENCE = 16
 """After an out-of-memory error: the number of batches that must fit before larger ones are tried again."""
+FLOAT32 = 4
+"""Bytes of a number."""
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 # out-of-memory messages of the CPU, and of GPU allocations outside torch's allocator
@@ -62,11 +65,7 @@ class MemoryEstimate(NamedTuple):
 
 
 class BatchLimits:
-    """Adaptive limits: smaller after an out-of-memory error, doubled up to the initial limits after batches that fit.
-
-    Args:
-        most: the initial limits.
-    """
+    """Limits that shrink after an out-of-memory error, and double up to the initial ones after batches that fit."""
 
     def __init__(self, most: Limits) -> None:
         self.most = self.now = most
@@ -79,7 +78,6 @@ class BatchLimits:
         self.now, self._num_good = self.now._replace(tokens=tokens), 0
 
     def count_good(self) -> None:
-        """Count a batch that fitted."""
         self._num_good += self.now != self.most
         if self._num_good >= self._patience:
             self.now, self._num_good = self.now._replace(tokens=min(2 * self.now.tokens, self.most.tokens)), 0
@@ -120,14 +118,12 @@ def machine_bytes() -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error is an out-of-memory error of the GPU or the CPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in MESSAGES)
 
 
 def free_memory() -> None:
-    """Free the memory of a failed batch."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -149,3 +145,68 @@ def reusable(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
         return like.new_empty(shape)
     bytes_ = np.empty(math.prod(shape) * like.element_size(), np.uint8)
     return torch.from_numpy(bytes_).view(like.dtype).view(tuple(shape))
+
+
+# --- estimates, in bytes by the shape of the model: rather too high than too low ---
+
+
+def pass_token_bytes(settings: Any, dtype: torch.dtype, length: int) -> int:
+    """Return the bytes of one token in a pass of T5's encoder."""
+    inner = settings.num_heads * settings.d_kv
+    feed = (4 if settings.is_gated_act else 2) * settings.d_ff
+    # scores, mask with bias, and weights, if no fused kernel takes the bias
+    attention = 3 * settings.num_heads * length
+    return int(dtype.itemsize * (4 * settings.d_model + 5 * inner + feed + attention))
+
+
+def t5_memory_estimate(
+    settings: Any, dtype: torch.dtype, new_tokens: int, *, num_logits: int = 1, keeps_keys: bool = False
+) -> MemoryEstimate:
+    """Estimate the memory of T5's decoder over encoder states.
+
+    Args:
+        settings: the model's config.
+        dtype: of its weights.
+        new_tokens: the largest number of tokens in an output.
+        num_logits: the number of output tokens decoded or scored at a time.
+        keeps_keys: whether every layer keeps keys and values of the encoder states.
+    """
+    size, inner = dtype.itemsize, settings.num_heads * settings.d_kv
+    keys = 2 * settings.num_decoder_layers * inner
+    # states, twice while sequences are evicted; scores in both precisions
+    scores = num_logits * settings.num_heads * (2 * size + 2 * FLOAT32)
+    token = size * (2 * settings.d_model + keeps_keys * keys) + scores
+    logits = num_logits * settings.vocab_size * (size + 2 * FLOAT32)
+    return MemoryEstimate(token=token, row=2 * size * keys * new_tokens + logits)
+
+
+def causal_memory_estimate(
+    model: Any, new_tokens: int, length: int, *, num_logits: int = 1
+) -> MemoryEstimate:
+    """Estimate the memory of a decoder-only model.
+
+    Args:
+        model: of transformers.
+        new_tokens: the largest number of tokens in an output.
+        length: the largest number of tokens in a prompt, which determines the size of the mask.
+        num_logits: the number of output tokens decoded or scored at a time.
+    """
+    settings, size = model.config.get_text_config(), model.dtype.itemsize
+    layers, width, feed = settings.num_hidden_layers, settings.hidden_size, _feed_width(settings)
+    heads = getattr(settings, "num_attention_heads", 1)
+    head = getattr(settings, "head_dim", None) or width // heads
+    layer_keys = 2 * (getattr(settings, "num_key_value_heads", None) or heads) * head
+    # one layer is copied when sequences are evicted, or when transformers' own cache grows
+    keys = (layers + 1) * layer_keys
+    # states, normed states, and the larger of a layer's activations: gate, inner and product, or those of attention
+    activations = 2 * width + max(3 * feed, 6 * width)
+    logits = settings.vocab_size * (size + 2 * FLOAT32)
+    has_all_logits = "logits_to_keep" not in inspect.signature(model.forward).parameters
+    # the mask is boolean at first; kernels get it in floats, in rows padded to multiples of 8
+    mask = length * (1 + 2 * size)
+    token = size * (keys + activations) + mask + has_all_logits * logits
+    return MemoryEstimate(token=token, row=size * keys * new_tokens + num_logits * logits)
+
+
+def _feed_width(settings: Any) -> int:
+    return int(getattr(settings, "intermediate_size", None) or 4 * settings.hidden_size)

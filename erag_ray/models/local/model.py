@@ -52,11 +52,9 @@ class PromptTokens(Rendered):
 
     @property
     def length(self) -> int:
-        """Return the number of tokens in all segments."""
         return self.num_tokens or 0
 
     def response(self, **fields: Any) -> Response:
-        """Return a response with the token counts of this prompt."""
         return Response(
             num_prompt_tokens=self.length,
             num_truncated_question_tokens=self.num_truncated_question_tokens,
@@ -65,7 +63,6 @@ class PromptTokens(Rendered):
         )
 
     def answered(self, output: Output) -> Response:
-        """Return the response with an output to this prompt."""
         return self.response(text=output.text, num_output_tokens=output.num_tokens, notes=output.notes)
 
 
@@ -91,10 +88,12 @@ class LocalModel(Model):
 
     Attributes:
         max_padding_share: the largest fraction of a batch's tokens that may be padding.
+        model: of transformers, once loaded; None if another engine runs it.
     """
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood", "early_stop"})
     max_padding_share: ClassVar[float] = 0.15
+    model: Any = None
 
     def __init__(self, config: ReaderConfig) -> None:
         quiet()
@@ -143,7 +142,7 @@ class LocalModel(Model):
     @property
     def has_device(self) -> bool:
         """Return whether a GPU computes, so that the host can prepare the next window meanwhile."""
-        return False
+        return self.model is not None and bool(self.model.device.type != "cpu")
 
     def arrange(self, prompts: Sequence[PromptTokens]) -> Any:
         """Prepare on the host what all batches of a window share."""

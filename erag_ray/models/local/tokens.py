@@ -88,11 +88,6 @@ def check_vocabulary(tokenizer: PieceTokenizer, num_rows: int, model: str | None
 
     Without a row a CPU raises IndexError, and a GPU becomes unusable for the process.
 
-    Args:
-        tokenizer: of the model.
-        num_rows: of the model's embedding.
-        model: its name, for the message.
-
     Raises:
         InputError: a token has no row.
     """
@@ -111,11 +106,7 @@ def _no_row(model: str | None, id_: int, token: str, num_rows: int) -> str:
 
 
 def plain_encoder(tokenizer: Any) -> Encode:
-    """Return a thread-safe function from texts to token ids, for which control tokens in a text are plain text.
-
-    Args:
-        tokenizer: of transformers.
-    """
+    """Return a thread-safe function from texts to token ids, for which control tokens in a text are plain text."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return functools.partial(_by_library, tokenizer, is_plain=True)

@@ -33,11 +33,7 @@ Normalize = Callable[[str], str]
 
 
 def splits_at_blanks(tokenizer: Any) -> bool:
-    """Return whether in a text with single blanks each word's tokens are independent of the other words.
-
-    Args:
-        tokenizer: of the package tokenizers.
-    """
+    """Return whether in a text with single blanks each word's tokens are independent of the other words."""
     settings = json.loads(tokenizer.to_str())
     normalizers = list(_stages(settings["normalizer"], "normalizers"))
     splitters = list(_stages(settings["pre_tokenizer"], "pretokenizers"))
@@ -74,11 +70,7 @@ def _is_local(stage: Mapping[str, Any]) -> bool:
 
 
 def normalizer_of(tokenizer: Any) -> Normalize:
-    """Return the normalizer of a tokenizer as a function.
-
-    Args:
-        tokenizer: of the package tokenizers.
-    """
+    """Return the normalizer of a tokenizer as a function."""
     normalizer = tokenizer.normalizer
     return str if normalizer is None else normalizer.normalize_str
 
@@ -96,11 +88,7 @@ def _is_independent(word: str, normalize: Normalize) -> bool:
 
 
 def word_starts(tokenizer: Any) -> frozenset[int]:
-    """Return the ids that begin a word, if every word has exactly one of them; else no ids.
-
-    Args:
-        tokenizer: of the package tokenizers, that `splits_at_blanks`.
-    """
+    """Return the ids that begin a word, if every word has exactly one of them; else no ids."""
     splitters = _stages(json.loads(tokenizer.pre_tokenizer.__getstate__()), "pretokenizers")
     if {stage["type"] for stage in splitters} - {"Metaspace", "WhitespaceSplit"}:
         # other splitters may split a word, and begin each part with a blank
@@ -137,7 +125,6 @@ class WordCache:
         """Interns ids, so that equal ids are one object and close together in memory."""
 
     def __call__(self, texts: Sequence[str]) -> list[Ids]:
-        """Return the token ids of each text."""
         ids = list(map(self._joined, texts))
         self._add_words([text for text, cached in zip(texts, ids, strict=True) if cached is None])
         ids = [
@@ -166,7 +153,6 @@ class WordCache:
                 self._ids[word] = tuple(map(self._numbers.setdefault, ids, ids))
 
     def _encode_words(self, words: Sequence[str]) -> Iterator[Ids]:
-        """Yield the ids of each word."""
         if not self._starts:
             yield from self._encode(words)
             return

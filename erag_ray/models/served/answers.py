@@ -162,12 +162,10 @@ def text_of(reply: Mapping[str, Any]) -> str:
 
 
 def is_cut(reply: Mapping[str, Any]) -> bool:
-    """Return whether an answer ended at the limit of tokens."""
     return _reason(reply["choices"][0]) in CUT
 
 
 def has_thinking_apart(reply: Mapping[str, Any]) -> bool:
-    """Return whether an answer has thinking that is separate from its text."""
     message = _message(reply["choices"][0])
     has_parts = any(kind in THINKING_PARTS for kind, _ in _parts(message.get("content")))
     return has_parts or any(bool(message.get(name)) for name in THINKING_FIELDS)

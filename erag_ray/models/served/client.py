@@ -105,11 +105,7 @@ class _Server(NamedTuple):
 
 
 class Client:
-    """Sends requests to the servers of a model in turn. Belongs to one event loop; one client per process.
-
-    Args:
-        config: of the reader.
-    """
+    """Sends requests to the servers of a model in turn. Belongs to one event loop; one client per process."""
 
     def __init__(self, config: ReaderConfig) -> None:
         self.config = config
@@ -145,7 +141,6 @@ class Client:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
         for server in self._servers:
             await server.client.close()
 
@@ -345,7 +340,6 @@ class Client:
         return JobError(f"{url}: {text}. {advice}; {RESUME_ADVICE}")
 
     def text_of(self, error: BaseException) -> str:
-        """Return an error's message as one line."""
         if isinstance(error, TimeoutError) or _is_read_timeout(error):
             return f"no answer within {self.config.timeout_seconds:g} s"
         causes = list(_causes(error))

@@ -30,8 +30,6 @@ NO_COUNTS = (
 
 
 class Probe(NamedTuple):
-    """A server's answer to the probe."""
-
     text: str
     model: str | None
     fingerprint: str | None
@@ -62,7 +60,6 @@ class Handshake:
         return {**dataclasses.asdict(self), "answers": [answer._asdict() for answer in self.answers]}
 
     def notes(self, name: str) -> list[str]:
-        """Return lines for the log."""
         length = f"{self.context_length:,} tokens" if self.context_length else "of unknown length"
         logprobs = "of first tokens" if self.has_top_logprobs else "none"
         steady = "equal requests get equal answers"
@@ -75,11 +72,7 @@ class Handshake:
         return [f"{name}: {parts}; {steady}{counts}"]
 
     def difference(self, first: Mapping[str, Any]) -> str:
-        """Return how the answers differ from those of an earlier handshake; "" if they agree or are not steady.
-
-        Args:
-            first: `facts` of the earlier handshake.
-        """
+        """Return how the answers differ from those of an earlier handshake; "" if they agree or are not steady."""
         earlier = {answer["text"] for answer in first["answers"]}
         current = {answer.text for answer in self.answers}
         if not (self.is_steady and first["is_steady"]) or current & earlier:
@@ -102,7 +95,6 @@ def common_fields(config: ReaderConfig) -> dict[str, Any]:
 
 
 def logprob_fields(config: ReaderConfig) -> dict[str, Any]:
-    """Return the fields that request log-probabilities of first tokens."""
     if config.api == "chat":
         return {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
     return {"logprobs": TOP_LOGPROBS_OF_TEXT}
@@ -174,12 +166,7 @@ def _models_of(answer: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 async def _token_field(client: Client) -> str:
-    """Return the field that limits the output length, by a request with all fields of the config.
-
-    Raises:
-        InputError: the server rejects the request with either field.
-        JobError: there is no answer.
-    """
+    """Return the field that limits the output length, by a request with all fields of the config."""
     texts = []
     for name in ("max_tokens", "max_completion_tokens"):
         try:
@@ -194,13 +181,7 @@ async def _token_field(client: Client) -> str:
 
 
 async def _has_top_logprobs(client: Client, token_field: str, text: str) -> bool:
-    """Return whether the server returns log-probabilities of first tokens that agree with its answer to the probe.
-
-    Args:
-        client: of the servers.
-        token_field: the field that limits the output length.
-        text: the answer to the probe.
-    """
+    """Return whether the server returns log-probabilities of first tokens that agree with its answer to the probe."""
     fields = logprob_fields(client.config)
     try:
         answer = await client.post(

@@ -22,11 +22,7 @@ ROUND_SECONDS = 1.0
 
 
 class AdaptiveLimit:
-    """Limit of the number of requests in flight: lower after a 429, slowly higher after successes.
-
-    Args:
-        most: the largest limit.
-    """
+    """Limit of the number of requests in flight: lower after a 429, slowly higher after successes."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -87,7 +83,6 @@ class AdaptiveLimit:
             self._admit()
 
     def count_good(self) -> None:
-        """Count a success."""
         self._num_good += 1
         if self._num_good >= self.limit and self.limit < self.most:
             self.limit, self._num_good = min(self.most, math.ceil(self.limit * UP)), 0
@@ -107,11 +102,7 @@ class AdaptiveLimit:
 
 
 class RateLimit:
-    """Limit of units per minute, evenly spread; a unit is a request or a token.
-
-    Args:
-        per_minute: None for no limit.
-    """
+    """Limit of units per minute, evenly spread; a unit is a request or a token."""
 
     def __init__(self, per_minute: int | None) -> None:
         self._seconds = 60.0 / per_minute if per_minute else 0.0

@@ -236,21 +236,13 @@ class ServedModel(Model):
             await _cancel(*workers, watch)
 
     async def _watch(self, client: Client) -> None:
-        """Send the probe to the servers every `PROBE_SECONDS`.
-
-        Raises:
-            JobError: the answer of a server has changed.
-        """
+        """Send the probe to the servers every `PROBE_SECONDS`."""
         while True:
             await asyncio.sleep(max(0.0, self._probed_at + PROBE_SECONDS - time.monotonic()))
             await self._probe_all(client)
 
     async def _probe_all(self, client: Client) -> None:
-        """Send the probe to each server.
-
-        Raises:
-            JobError: the answer of one has changed, even with no other request in flight.
-        """
+        """Send the probe to each server."""
         for server in range(len(self.config.base_urls)) if self.handshake.is_steady else ():
             if await self._changed_answer(client, server):
                 async with client.exclusive():
@@ -293,11 +285,7 @@ class ServedModel(Model):
             return Response(failure=Failure("resource", f"the answer cannot be read: {type(error).__name__}"))
 
     def _check_same(self, answer: Mapping[str, Any]) -> None:
-        """Check that model name and ``system_fingerprint`` of an answer are those of the handshake, if it has them.
-
-        Raises:
-            JobError: one has changed.
-        """
+        """Check that model name and ``system_fingerprint`` of an answer are those of the handshake, if it has them."""
         probes = self.handshake.answers
         for name, known in (
             ("model", {first.model for first in probes} - {None}),
@@ -318,13 +306,7 @@ class ServedModel(Model):
 
 
 class _Refusals:
-    """Passes responses on; refused requests once another one is answered, so that no refusal of all is stored.
-
-    Args:
-        results: for the responses.
-        rows: of the requests that are not yet sent.
-        in_flight: the largest number of requests in flight.
-    """
+    """Passes responses on; refused requests once another one is answered, so that no refusal of all is stored."""
 
     def __init__(self, results: queue.SimpleQueue[Any], rows: deque[int], in_flight: int) -> None:
         self._results, self._rows, self._is_answered = results, rows, False
@@ -385,7 +367,6 @@ async def _first_error(workers: Sequence[asyncio.Task[None]], watch: asyncio.Tas
 
 
 async def _cancel(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks, and wait until they have ended; their exceptions are ignored."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -425,7 +406,6 @@ def _messages(prompt: Prompt, text: str, request: Request) -> list[dict[str, str
 
 
 def _length(messages: Sequence[Mapping[str, str]]) -> int:
-    """Return the number of characters in messages."""
     return sum(len(message["content"]) for message in messages)
 
 

@@ -24,13 +24,7 @@ Attend = Callable[[Tensor, int], Tensor]
 
 
 def attention_for(biases: Biases, lengths: Sequence[int], width: int) -> Attend:
-    """Return the fastest attention for the segments of one pass.
-
-    Args:
-        biases: of the bias tables.
-        lengths: of each segment.
-        width: tokens of each segment with padding.
-    """
+    """Return the fastest attention for the segments of one pass."""
     device = next(iter(biases.values())).device
     if device.type == "cpu" and max(lengths) >= SEGMENTWISE_TOKENS:
         return SegmentwiseAttention(biases, lengths)
@@ -101,11 +95,6 @@ def bias_matrix(biases: Tensor, length: int) -> Tensor:
 
 def padding_mask(lengths: Sequence[int], width: int, like: Tensor) -> Tensor | None:
     """Return an additive mask for scores: 0 at tokens, the smallest number of the dtype at padding.
-
-    Args:
-        lengths: of each row.
-        width: of all rows.
-        like: a tensor with the device and the dtype.
 
     Returns:
         [rows, 1, 1, width]; None if there is no padding.

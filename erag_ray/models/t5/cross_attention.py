@@ -26,12 +26,7 @@ class Projections(NamedTuple):
 
 
 class CopiedStates:
-    """Cross-attention of rows with a padded copy of the encoder states each.
-
-    Args:
-        states: of the rows.
-        layers: of the decoder.
-    """
+    """Cross-attention of rows with a padded copy of the encoder states each."""
 
     def __init__(self, states: EncoderStates, layers: Sequence[Projections]) -> None:
         self.states = states.states
@@ -52,6 +47,5 @@ class CopiedStates:
         return values.transpose(0, 1).reshape(len(query), -1)
 
     def select(self, index: Tensor) -> None:
-        """Keep some of the rows."""
         self.states = self.states[index]
         self.mask = None if self.mask is None else self.mask[index]

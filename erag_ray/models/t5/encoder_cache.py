@@ -51,7 +51,6 @@ class EncoderStates(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """Return the number of prompts."""
         return len(self.lengths)
 
     @property
@@ -89,7 +88,6 @@ class EncoderCache:
     multiple: int = 1
 
     def contains(self, segments: Iterable[Ids]) -> bool:
-        """Return whether the cache has all of these segments."""
         return all(segment in self.starts for segment in segments)
 
     def gather(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
@@ -114,7 +112,6 @@ def ranges(starts: Indices, lengths: Indices) -> Indices:
 def _table(
     values: Indices, lengths: Indices, multiple: int, *, fill: int
 ) -> tuple[Indices, npt.NDArray[np.bool_]]:
-    """Return concatenated rows as a table padded with ``fill``, and a mask of its values."""
     width = -(-int(lengths.max()) // multiple) * multiple
     is_value = np.arange(width) < lengths[:, None]
     rows = np.full(is_value.shape, fill, np.int64)
@@ -151,7 +148,6 @@ def arrange(prompts: Sequence[PromptTokens], batch_tokens: int, multiple: int = 
 
 
 def encode_all(encode: Encode, passes: Passes, multiple: int = 1) -> EncoderCache:
-    """Encode the segments of some passes."""
     states = _joined(map(encode, passes.batches), passes.num_tokens)
     return EncoderCache(states=states, starts=passes.starts, multiple=multiple)
 

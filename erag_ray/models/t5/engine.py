@@ -17,14 +17,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from erag_ray.models.local.early_stopping import Stop
-from erag_ray.models.local.int8 import check_supported, quantize_weights
 from erag_ray.models.local.linear import (
     Weights,
     add_linear,
+    check_supported,
     normed,
     normed_linear,
     normed_order,
     normed_relu_linear,
+    quantize_weights,
 )
 from erag_ray.models.local.memory import free_on, machine_bytes, reusable, to_device
 from erag_ray.models.local.process import KEPT_BYTES
@@ -50,8 +51,6 @@ CHECK_EVERY = 8
 
 
 class Attention(NamedTuple):
-    """The weights of an attention layer."""
-
     norm: Tensor
     projections: Weights
     """[3 * inner, width]: queries, keys and values; of cross-attention only the queries."""
@@ -80,8 +79,6 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """The encoder or the decoder."""
-
     blocks: Sequence[Block]
     norm: Tensor
 
@@ -282,7 +279,6 @@ class _Run:
         self.biases = {key: bias_matrix(bias, most) for key, bias in biases.items()}
 
     def step(self, step: int) -> None:
-        """Decode the next token of every row."""
         engine = self.engine
         states = functional.embedding(self.last, engine.embedding)
         for number, block in enumerate(engine.decoder.blocks):
@@ -343,7 +339,6 @@ class _Run:
         self.tokens, self.last, self.has_ended = self.tokens[index], self.last[index], self.has_ended[index]
 
     def _store(self) -> None:
-        """Copy the output tokens so far to the table of all rows."""
         if self.tokens is not self.all_tokens:
             self.all_tokens[to_device(torch.tensor(self.rows), self.engine.device)] = self.tokens
 
@@ -367,12 +362,7 @@ def up_to_stop(row: int, ids: list[int], stop: Stop) -> list[int]:
 
 
 def activation(name: str, by_library: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the activation of feed-forward layers, as one kernel if torch has it.
-
-    Args:
-        name: in the model's config.
-        by_library: that of transformers, whose "gelu_new" is eight kernels, each a pass over memory.
-    """
+    """Return the activation of feed-forward layers: one kernel of torch for gelu_new, eight in transformers."""
     return functools.partial(functional.gelu, approximate="tanh") if name == "gelu_new" else by_library
 
 

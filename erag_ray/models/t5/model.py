@@ -18,10 +18,17 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Resources
-from erag_ray.models.local.early_stopping import EarlyStopping, Stop
+from erag_ray.models.local.early_stopping import EarlyStopping
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
-from erag_ray.models.local.memory import Limits, MemoryEstimate, largest_batch, room_on, to_device
-from erag_ray.models.local.memory_estimate import pass_token_bytes, t5_memory_estimate
+from erag_ray.models.local.memory import (
+    Limits,
+    MemoryEstimate,
+    largest_batch,
+    pass_token_bytes,
+    room_on,
+    t5_memory_estimate,
+    to_device,
+)
 from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
 from erag_ray.models.local.tokens import (
     PieceTokenizer,
@@ -105,11 +112,10 @@ class T5Model(LocalModel):
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
-        self.model: Any = None
         self.engine: Engine | None = None
         self.uses_engine = True
         self._window: EncoderCache | None = None
-        self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
+        self.stopping = EarlyStopping(self.tokenizer)
         end = self.tokenizer.eos_token_id
         self.end: Ids = () if end is None else (end,)
         check_ids(self.pieces, [(*self.end, self.first)], self.settings.vocab_size, config.model)
@@ -177,7 +183,6 @@ class T5Model(LocalModel):
         ]
 
     def _segments(self, request: Request) -> Sequence[tuple[Passage, ...]]:
-        """Return the passages of each segment."""
         if not self.layout.has_passage_segments:
             return [request.passages]
         return [(passage,) for passage in request.passages] or [()]
@@ -193,7 +198,7 @@ class T5Model(LocalModel):
             num_truncated_question_tokens=sum(questions),
             num_truncated_passage_tokens=sum(passages),
             answer_ids=answers,
-            matches=self._stopping(form.early_stop).matches(request.answers) if form.early_stop else (),
+            matches=self.stopping.matches(request),
         )
 
     def _truncate(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> tuple[Ids, int, int]:
@@ -211,10 +216,6 @@ class T5Model(LocalModel):
 
     # --- memory ---
 
-    @property
-    def has_device(self) -> bool:
-        return bool(self.model.device.type != "cpu")
-
     def max_batch(self, form: Form) -> Limits:
         return largest_batch(self._room, self.memory_estimate(form), MOST[self.model.device.type])
 
@@ -223,7 +224,6 @@ class T5Model(LocalModel):
         return room_on(self.model.device, self.memory_share)
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
-        """Return the estimated memory of a batch."""
         most = form.max_new_tokens
         if form.method == "loglikelihood":
             return t5_memory_estimate(
@@ -260,7 +260,6 @@ class T5Model(LocalModel):
             self._window = encode_all(self.engine.encode, arranged, self.engine.multiple)
 
     def encoder_states(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
-        """Return the concatenated encoder states of each prompt's segments."""
         if self.engine is None:
             return encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
         return self._cache(self.engine, prompts).gather(prompts)
@@ -286,14 +285,9 @@ class T5Model(LocalModel):
             start=self.first,
             ends=self.end,
             most=form.max_new_tokens,
-            stop=self.stop(prompts),
+            stop=self.stopping.stop(prompts),
         )
         return [self.output(row) for row in ids]
-
-    def stop(self, prompts: Sequence[PromptTokens]) -> Stop | None:
-        """Return the early-stopping condition of a batch, or None; only the engine uses it."""
-        name = prompts[0].form.early_stop
-        return self._stopping(name).stop([prompt.matches for prompt in prompts]) if name else None
 
     def _generate_by_library(self, form: Form, states: EncoderStates) -> list[Output]:
         ids = self.model.generate(
@@ -305,7 +299,6 @@ class T5Model(LocalModel):
 
     @property
     def first(self) -> int:
-        """Return the decoder's start token."""
         start = getattr(self.settings, "decoder_start_token_id", None)
         return self.pad if start is None else start
 

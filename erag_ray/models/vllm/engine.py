@@ -75,12 +75,6 @@ class Completed(NamedTuple):
 class Engine:
     """A loaded model.
 
-    Args:
-        config: of the reader.
-        folder: of the model.
-        max_length: the largest number of tokens in a prompt and its output.
-        memory_share: fraction of the GPU, or of the CPU memory for models.
-
     Attributes:
         llm: ``vllm.LLM``.
 
@@ -109,9 +103,6 @@ class Engine:
 
     def run(self, requests: Iterable[tuple[T, EngineRequest]]) -> Iterator[tuple[T, EngineRequest, Any]]:
         """Run requests.
-
-        Args:
-            requests: each with a key; consumed as the engine has room for more.
 
         Yields:
             The key, the request, and vLLM's ``RequestOutput`` for it, in the order of completion.
@@ -157,7 +148,6 @@ def hidden(name: str) -> Iterator[None]:
 
 
 def arguments_of(config: ReaderConfig, folder: str, max_length: int, memory_share: float) -> dict[str, Any]:
-    """Return the arguments of ``vllm.LLM``."""
     sizes = {"max_num_seqs": config.batch_size, "max_num_batched_tokens": config.batch_tokens}
     return {
         "model": folder,
@@ -174,7 +164,6 @@ def arguments_of(config: ReaderConfig, folder: str, max_length: int, memory_shar
 
 
 def memory_arguments(share: float) -> dict[str, Any]:
-    """Return vLLM's arguments for how much memory it may use."""
     current = device()
     if current.type == "cuda":
         return {"gpu_memory_utilization": GPU_SHARE * share}
@@ -208,7 +197,6 @@ def prompt_logprobs(output: Any, request: EngineRequest) -> Iterator[float]:
 
 
 def next_logprobs(output: Any, request: EngineRequest) -> dict[int, float]:
-    """Return the log-probabilities of the request's next tokens."""
     if not request.next_ids:
         return {}
     (logprobs,) = output.outputs[0].logprobs

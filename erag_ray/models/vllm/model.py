@@ -148,7 +148,6 @@ class VllmModel(LocalModel):
                 yield index, prompt, completed
 
     def engine_requests(self, prompt: PromptTokens) -> list[EngineRequest]:
-        """Return the requests to vLLM for a prompt."""
         (ids,), form = prompt.segments, prompt.form
         ends = tuple(sorted(self.ends(form)))
         if form.method == "generate":
@@ -189,7 +188,6 @@ def chunks_of(ids: Sequence[int]) -> list[Ids]:
 
 
 def logprobs_of(prompt: PromptTokens, completed: Sequence[Completed]) -> list[float]:
-    """Return the log-probability of each answer of a prompt."""
     (start,), form = prompt.segments, prompt.form
     answers: dict[Ids, float] = {}
     ends: dict[Ids, dict[int, float]] = {}
@@ -209,5 +207,4 @@ def logprobs_of(prompt: PromptTokens, completed: Sequence[Completed]) -> list[fl
 
 
 def log_sum_exp(values: Iterable[float]) -> float:
-    """Return the logarithm of the sum of exponentials."""
     return float(np.logaddexp.reduce(list(values)))

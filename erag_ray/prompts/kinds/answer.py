@@ -1,13 +1,19 @@
-"""The answer: the reader's output, from one passage (eRAG), from a list (end to end), or from none (closed-book)."""
+"""The answer: the reader's output, from one passage (eRAG), from a list (end to end), or from none (closed-book).
+
+For a binary score it can be stopped as soon as no gold answer can match it any more: the score always equals that of
+the full answer, but the text may be shorter.
+"""
 
 from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
 
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.request import Form
 
 
 def answer_form(case: Case) -> Form:
-    """Return the form for greedy decoding with the reader's prompt."""
     return Form(
         method="generate",
         prompt=case.prompt(),
@@ -19,3 +25,14 @@ def answer_form(case: Case) -> Form:
 
 
 ANSWER = Kind(name="answer", build=answer_form)
+
+
+def _early_stopped_form(case: Case) -> Form:
+    return dataclasses.replace(answer_form(case), early_stop=case.dataset.score)
+
+
+def _gold_answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
+    return tuple(gold_answers)
+
+
+EARLY_STOPPED = Kind(name="early_stopped", build=_early_stopped_form, answers=_gold_answers)

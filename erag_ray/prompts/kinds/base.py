@@ -58,12 +58,10 @@ class Case:
 
 
 def no_answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
-    """Return no answers; for kinds whose requests have none."""
     return ()
 
 
 def nothing_wrong(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) -> str:
-    """Return no problem; for kinds whose answers may have any tokens."""
     return ""
 
 
@@ -92,11 +90,9 @@ class Kind:
     check: Callable[[Sequence[str], Sequence[Sequence[int]]], str] = nothing_wrong
 
     def by_auxiliary(self) -> Kind:
-        """Return the same kind, asked of the auxiliary reader."""
         return dataclasses.replace(self, name=f"auxiliary_{self.name}", role="auxiliary_reader")
 
     def request(
         self, case: Case, question: str, passages: Sequence[Passage] = (), gold_answers: Sequence[str] = ()
     ) -> Request:
-        """Return the request for a question and its passages."""
         return Request.of(self.build(case), question, passages, self.answers(case, gold_answers))

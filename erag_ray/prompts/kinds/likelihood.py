@@ -22,7 +22,6 @@ DIGITS = 9
 
 
 def likelihood_form(case: Case) -> Form:
-    """Return the form for the log-likelihood of answers with the reader's prompt."""
     return dataclasses.replace(answer_form(case), method="loglikelihood")
 
 

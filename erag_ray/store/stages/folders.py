@@ -4,7 +4,6 @@ INFERENCE_STAGES = ("annotate", "end_to_end", "compare", "settle", "settle_auxil
 
 
 def judge_stage(stage: str) -> str:
-    """Return the name of the stage that judges the outputs of another."""
     return f"{stage}_judge"
 
 

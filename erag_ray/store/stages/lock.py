@@ -25,9 +25,8 @@ from erag_ray.store.lease import (
     runs_here,
     sealing_under,
 )
-from erag_ray.store.stages.claim import claim
 from erag_ray.support.errors import InputError
-from erag_ray.support.ownership import MARKER, UNFINISHED, Ledger, read_marker
+from erag_ray.support.ownership import MARKER, RECORDS, UNFINISHED, Ledger, read_marker, write_marker
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
@@ -50,7 +49,7 @@ def locked(out: str) -> Iterator[None]:
         with _as_input_error(out):
             folder = Folder(out, is_shared=True)
             stack.callback(_remove_empty, folder, is_new=not folder.exists())
-            claim(folder)
+            _mark(folder)
             lease = stack.enter_context(_only_lease(folder))
             stack.enter_context(sealing_under(lease))
             ledger = folder.claim()
@@ -58,6 +57,19 @@ def locked(out: str) -> Iterator[None]:
             ledger.settle()
         stack.callback(_settle, ledger, lease)
         yield
+
+
+def _mark(folder: Folder) -> None:
+    """Mark a folder as a job's, before anything else is written to it."""
+    if read_marker(folder) is not None:
+        return
+    entries = [name for name in folder.entries() if name not in (LEASES, UNFINISHED, RECORDS)]
+    if entries:
+        subfolder = "/".join([folder.root.rstrip("/"), "erag_ray"])
+        reason = "its marker is damaged" if MARKER in entries else f"no marker of a job ({MARKER})"
+        text = f"out: {folder.root} has files, such as {entries[0]}, and {reason}"
+        raise InputError([f"{text}. Choose an empty folder, such as {subfolder}"])
+    write_marker(folder, [])
 
 
 def _settle(ledger: Ledger, lease: Lease) -> None:
@@ -93,11 +105,7 @@ def _as_input_error(out: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _only_lease(folder: Folder) -> Iterator[Lease]:
-    """Yield a lease that no other job has: of several that begin at once, the first by name.
-
-    Raises:
-        InputError: another job has one.
-    """
+    """Yield a lease that no other job has: of several that begin at once, the first by name."""
     name = f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
     first: dict[str, bytes] = {}
     replaced: list[str] = []

@@ -13,7 +13,6 @@ _SHARED: ContextVar[dict[str, Any] | None] = ContextVar("shared by the steps of 
 
 @contextlib.contextmanager
 def job_memory() -> Iterator[None]:
-    """Open the memory of a job."""
     token = _SHARED.set({})
     try:
         yield

@@ -82,7 +82,6 @@ class Stage:
         return other + [f"{name} has changed since" for name in changed]
 
     def is_current(self, store: TableStore) -> bool:
-        """Return whether all tables are complete and have this fingerprint."""
         made_from = self.fingerprint
         return all(store.is_made_from(schema, made_from) for schema in self.tables)
 
@@ -121,17 +120,11 @@ def delete_report(store: TableStore) -> None:
 
 
 def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]:
-    """Return name -> `TableStore.digest` of sealed tables."""
     return {schema.name: store.digest(schema) for schema in schemas}
 
 
 def stale(manifest: Mapping[str, Any], store: TableStore) -> list[str]:
-    """Return the source tables that have changed, or are stale themselves, since a table was computed.
-
-    Args:
-        manifest: manifest of the computed table.
-        store: the folder of the source tables.
-    """
+    """Return the source tables that have changed, or are stale themselves, since a table was computed."""
     inputs = manifest.get("inputs", {})
     sources = {name.removeprefix(TABLE): digest for name, digest in inputs.items() if name.startswith(TABLE)}
     return [name for name, digest in sources.items() if _has_changed(name, digest, store)]
@@ -150,6 +143,5 @@ def _is_outside(name: str) -> bool:
 
 @functools.cache
 def _plugins() -> frozenset[str]:
-    """Return the names of entry points of other packages."""
     entries = [entry for kind in NAMED for entry in plugins(kind).items()]
     return frozenset(name for name, module in entries if not module.startswith("erag_ray."))

@@ -24,7 +24,7 @@ from bench.timing import Row, timed
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import Model, make_model
 from erag_ray.models.local.devices import TF32, has_tf32
-from erag_ray.models.local.int8 import is_supported
+from erag_ray.models.local.linear import is_supported
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.local.process import keep_freed_memory
 from erag_ray.models.local.weights import quiet

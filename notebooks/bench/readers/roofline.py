@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from erag_ray.models.local.devices import device, set_matmul_precision
-from erag_ray.models.local.int8 import quantize_weights
-from erag_ray.models.local.linear import linear
+from erag_ray.models.local.linear import linear, quantize_weights
 from erag_ray.models.local.model import PromptTokens
 
 TOKENS, WIDTH, INNER = 2048, 512, 2048
