@@ -37,11 +37,7 @@ from erag_ray.data.runs.load import load_run
 from erag_ray.store import schemas
 
 Rows = list[Any]
-
-
 Read = Callable[[pathlib.Path, Diagnostics], Rows]
-
-
 Oracle = Callable[[bytes], Rows]
 
 

@@ -1,6 +1,9 @@
 """QUERIES, RUNS, CORPUS and gold_answers together; and the whole walk on real data where there is some."""
 
+import functools
+import gzip
 import pathlib
+from collections.abc import Callable
 
 import polars as pl
 import pytest
@@ -109,6 +112,32 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
         ("q2", 2, "d2"),
     ]
     assert schemas.conform(lists, schemas.GOLD).num_rows == 5
+
+
+LOADERS: dict[str, Callable[..., object]] = {
+    "no questions in": load_queries,
+    "no passages in": load_passages,
+    "run 'bm25' has no lists": functools.partial(load_run, "bm25"),
+}
+
+
+@pytest.mark.parametrize("empty", LOADERS)
+def test_a_file_that_is_missing_empty_or_damaged_is_named(tmp_path: pathlib.Path, empty: str) -> None:
+    data = gzip.compress(b"\n" * 10_000)
+    damaged = {
+        "cannot be read: No such file or directory": None,
+        "truncated gzip file": data[: len(data) // 2],
+        "damaged gzip file": data[:-8] + bytes(8),
+        empty: b"",
+    }
+    for message, content in damaged.items():
+        path, diagnostics = tmp_path / "nq.jsonl", Diagnostics()
+        if content is not None:
+            path.write_bytes(content)
+        LOADERS[empty](path, diagnostics)
+        (problem,) = diagnostics.errors
+        assert str(path) in problem
+        assert message in problem
 
 
 NONE = "gold passages that are not in the passages: 2 (d1, d2)"

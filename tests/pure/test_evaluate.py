@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
+import hypothesis
 import numpy as np
 import polars as pl
 import pytest
-from evaluated import correlations, everywhere, measured, numbered, queries, settings, used
+from evaluated import comparisons, correlations, everywhere, measured, numbered, queries, settings, used
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from erag_ray.analyses.lists import matrices
@@ -159,9 +163,6 @@ def test_measures_asked_for_are_taken_as_they_are() -> None:
     assert "R" not in requested_measures("erag", None, "graded", None)
 
 
-# --- means ---
-
-
 # --- correlations ---
 
 
@@ -246,3 +247,34 @@ def test_means_of_runs_that_differ_only_by_the_order_of_their_sums_tie() -> None
     row = over_runs({"A": [0.1, 0.2, 0.3], "B": [0.3, 0.2, 0.1]}, {"A": [1, 1, 1], "B": [0, 0, 0]})
     assert row["value"] is None
     assert "constant" in str(row["reason"])
+
+
+def test_differences_that_are_equal_but_for_rounding_have_no_effect_size() -> None:
+    columns = {("r", "A", 2): [0.3, 0.4, 0.5], ("r", "B", 2): [0.1, 0.2, 0.3]}
+    table = comparisons(measured(columns), used(columns), numbered(3), settings())
+    assert table["difference"].to_list() == pytest.approx([0.2, 0.2])
+    assert table["effect_size"].is_null().all()
+
+
+# each example goes through the whole table of comparisons
+@hypothesis.settings(max_examples=20)
+@given(
+    st.lists(st.fractions(min_value=0, max_value=1, max_denominator=30), min_size=2, max_size=12), st.data()
+)
+def test_runs_that_are_equally_far_apart_show_no_variation(
+    values: list[Fraction], data: st.DataObject
+) -> None:
+    step = data.draw(st.fractions(min_value=0, max_value=1, max_denominator=30))
+    columns = {
+        ("r", "A", 2): [float(value + step) for value in values],
+        ("r", "B", 2): [float(value) for value in values],
+    }
+    rows = comparisons(measured(columns), used(columns), numbered(len(values)), settings(num_resamples=100))
+    for row in rows.filter(pl.col("difference").is_not_null()).iter_rows(named=True):
+        assert row["difference"] == pytest.approx(float(step), abs=1e-10)
+        assert (row["effect_size"], row["detectable"]) == (None, None)
+        if row["p_value"] is not None:
+            assert row["p_value"] == pytest.approx(2.0 ** (1 - len(values)) if step else 1.0)
+            assert row["reason"] == "no variation: the difference is the same for every query"
+        else:
+            assert (row["reason"][:15], set(values), step) == ("both runs score", {values[0]}, 0)

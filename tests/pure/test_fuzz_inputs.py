@@ -1,6 +1,6 @@
 """Files of questions, passages, runs and pages, damaged at random: a right table, or a message that names the place.
 
-An oracle in this file reads each format again in the plainest way; where a reader finds no problem, both agree.
+The oracles of `fuzz_oracles` read each format again in the plainest way; where a reader finds no problem, both agree.
 """
 
 from __future__ import annotations
@@ -15,29 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray.data.files.diagnostics import Diagnostics
-
-# --- questions ---
-
-
-# --- qrels ---
-
-
-# --- TriviaQA's own files ---
-
-
-# --- passages ---
-
-
-# --- runs ---
-
-
-# --- pages ---
-
-
-# --- questions with their own passage ---
-
-
-# --- the tests ---
 
 
 def check(file: str, data: bytes, read: Read, oracle: Oracle) -> None:

@@ -424,10 +424,16 @@ def test_gains_fold_by_mean_largest_and_share_harmful() -> None:
         compute("nDCG", lists, 3)
 
 
-def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
+@pytest.fixture
+def tiny_fid(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
+    """The tiny comparison with a FiD reader."""
+    folder = models.t5_folder(tmp_path / "t5")
+    return tiny.with_config(reader=ReaderConfig(kind="fid", model=folder, max_new_tokens=6))
+
+
+def test_a_job_with_likelihoods_and_gains(tiny_fid: Tiny, reads_here: list[int]) -> None:
     names = ["erag", "gold_likelihood", "gain", "gain_likelihood"]
-    some = tiny.with_config(annotators=names, reader=reader)
+    some = tiny_fid.with_config(annotators=names)
     compare(some)
     labels = table(some, LABELS)
     assert set(labels["annotator"]) == set(names)
@@ -439,7 +445,7 @@ def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], tmp
     _, title, text = PASSAGES["d3"]
     case = case_of("fid", max_new_tokens=6)
     request = GOLD_LIKELIHOOD.request(case, question, (Passage(title, text),), (answer,))
-    (wanted,) = likelihoods(models.loaded("fid", reader.model or ""), [request])
+    (wanted,) = likelihoods(models.loaded("fid", some.config.reader.model or ""), [request])
     assert likely["q2", "d3"] == pytest.approx(wanted, rel=1e-4)
     assert len(set(likely.values())) > 5
     gains = table(some, LABELS, annotator="gain_likelihood")["label"]
@@ -459,11 +465,8 @@ def asked_by_lists(plan: StagePlan) -> dict[str, int]:
     return {row["lists"]: row["asked"] for row in plan.counts if row["kind"] == GOLD_LIKELIHOOD.name}
 
 
-def test_the_report_says_where_gains_can_show_harm(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
-) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["erag", "gain", "gain_likelihood"], reader=reader)
+def test_the_report_says_where_gains_can_show_harm(tiny_fid: Tiny, reads_here: list[int]) -> None:
+    some = tiny_fid.with_config(annotators=["erag", "gain", "gain_likelihood"])
     compare(some)
     manifest = TableStore(some.config.out).manifest(LABELS)["config"]
     (closed_book,), (noise,) = manifest["closed_book"], manifest["noise"]
@@ -473,30 +476,26 @@ def test_the_report_says_where_gains_can_show_harm(
         0,
     )
     assert noise["low"] < 0 < noise["high"]
-    warnings, _, rest = (tiny.folder / "out" / "report.md").read_text().partition("## Notes")
+    warnings, _, rest = (tiny_fid.folder / "out" / "report.md").read_text().partition("## Notes")
     assert "tiny: gain can show harm on 0 of 6 questions (0.0%) only" in warnings
     assert f"from {noise['num_pairs']} unrelated documents" in warnings
     assert "only on the questions that the reader answers without documents, 0 of 6 questions (0.0%)" in rest
     assert f"{math.exp(noise['low']):.3g} to {math.exp(noise['high']):.3g} times as likely" in rest
 
 
-def test_a_job_with_one_question_has_no_noise_and_says_so(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
-) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["gain_likelihood"], reader=reader, num_queries=1)
+def test_a_job_with_one_question_has_no_noise_and_says_so(tiny_fid: Tiny, reads_here: list[int]) -> None:
+    some = tiny_fid.with_config(annotators=["gain_likelihood"], num_queries=1)
     compare(some)
     labels = table(some, LABELS)["label"]
     assert len(labels) == labels.null_count() > 0
-    report = (tiny.folder / "out" / "report.md").read_text()
+    report = (tiny_fid.folder / "out" / "report.md").read_text()
     assert "tiny: gain\\_likelihood: there are no documents unrelated to a question" in report
 
 
 def test_labels_of_another_noise_are_not_taken_for_these(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tiny_fid: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["gain_likelihood"], reader=reader)
+    some = tiny_fid.with_config(annotators=["gain_likelihood"])
     compare(some)
     monkeypatch.setattr("erag_ray.inputs.dependencies.PER_QUESTION", 2)
     with pytest.raises(
@@ -505,9 +504,8 @@ def test_labels_of_another_noise_are_not_taken_for_these(
         evaluate(some.config, prepared(some.config))
 
 
-def test_other_golds_are_asked_again(tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["gold_likelihood"], reader=reader)
+def test_other_golds_are_asked_again(tiny_fid: Tiny, reads_here: list[int]) -> None:
+    some = tiny_fid.with_config(annotators=["gold_likelihood"])
     run_stage(some.config, planned(some))
     text = some.queries.read_text()
     some.queries.write_text(text.replace("Ada Brunner", "Bea Brunner"))

@@ -101,16 +101,8 @@ def test_a_configuration_and_rows_in_the_plain_format_need_no_mapping(hub: dict[
             {"question": "query"},
             r"hf:x:t:2: question_fields\.question: no field query; .* q, a$",
         ),
-        (
-            {"q": "x", "a": "Ann"},
-            {"question": "q", "answers": "a.text"},
-            "hf:x:t:2: .*answers: no field a.text",
-        ),
-        (
-            {"q": 5, "a": "Ann"},
-            {"question": "q", "answers": "a"},
-            "hf:x:t:2: question is 5; it must be a string",
-        ),
+        ({"q": "x", "a": "Ann"}, {"question": "q", "answers": "a.text"}, "hf:x:t:2: .*answers: no field"),
+        ({"q": 5, "a": "Ann"}, {"question": "q", "answers": "a"}, "hf:x:t:2: question is 5; it must be a"),
         ({"q": "x", "a": 5}, {"question": "q", "answers": "a"}, "hf:x:t:2: answer 5 must be a string"),
         ({"q": "x", "a": [1]}, {"question": "q", "answers": "a"}, "hf:x:t:2: answer 1 must be a string"),
         (

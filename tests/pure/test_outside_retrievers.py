@@ -106,10 +106,7 @@ def test_a_document_is_recognised_by_its_fields(document: object, expected: Docu
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (
-            None,
-            "a document is None, a NoneType; it must be a text, an object of LangChain, LlamaIndex or Haystack",
-        ),
+        (None, "a document is None, a NoneType; it must be a text, an object of LangChain, LlamaIndex or"),
         (7, "a document is 7, a int"),
         (("d1",), r"a document is \('d1',\); it must be"),
         (("d1", 0.5), r"a document is \('d1', 0.5\): its second entry is not the text"),
@@ -252,21 +249,15 @@ async def asynchronous(question: str, count: int) -> list[str]:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (
-            lambda question, count: None,
-            "TypeError: the retriever returned a NoneType, not a list of documents",
-        ),
+        (lambda question, count: None, "TypeError: the retriever returned a NoneType, not a list"),
         (lambda question, count: "d1", "TypeError: the retriever returned a str, not a list of documents"),
-        (
-            lambda question, count: {"d1": 1},
-            "TypeError: the retriever returned a dict, not a list of documents",
-        ),
+        (lambda question, count: {"d1": 1}, "TypeError: the retriever returned a dict, not a list"),
         (lambda question, count: [None], "ValueError: a document is None, a NoneType"),
         (asynchronous, "TypeError: the retriever is asynchronous; give a function that waits for its result"),
         (lambda question: [], "TypeError: <lambda>() takes 1 positional argument but 2 were given"),
         (
             lambda question, count: [("d", "a"), ("d", "b")],
-            "ValueError: document 'd' is in the list more than once",
+            "ValueError: document 'd' is in the list more than",
         ),
     ],
 )
@@ -430,32 +421,16 @@ NAMED = {"object": "my:retriever", "revision": "1"}
         ("langchain", {"object": "my:retriever"}, "revision: langchain needs one"),
         ("python", {"object": "my:retriever", "revision": " "}, "revision: python needs one"),
         ("haystack", {"revision": "1"}, "object must be package.module:name, got None"),
-        (
-            "llama_index",
-            {**NAMED, "object": "retriever"},
-            "object must be package.module:name, got retriever",
-        ),
+        ("llama_index", {**NAMED, "object": "retriever"}, "must be package.module:name, got retriever"),
         ("http", {"revision": "1"}, "url: http needs one"),
-        (
-            "http",
-            {"revision": "1", "url": "localhost:80"},
-            "url: localhost:80 is no http:// or https:// address",
-        ),
+        ("http", {"revision": "1", "url": "localhost:80"}, "url: localhost:80 is no http:// or https://"),
         (
             "http",
             {"revision": "1", "url": "http://a:b@c/"},
             "url must be an address without a name, a password",
         ),
-        (
-            "http",
-            {"revision": "1", "url": "http://c/?key=1"},
-            "url must be an address without a name, a password",
-        ),
-        (
-            "http",
-            {"revision": "1", "url": "http://c", "api_key_env": "sk-1"},
-            "must be the name of a variable",
-        ),
+        ("http", {"revision": "1", "url": "http://c/?key=1"}, "url must be an address without a name, a"),
+        ("http", {"revision": "1", "url": "http://c", "api_key_env": "sk-1"}, "be the name of a variable"),
         ("python", {**NAMED, "url": "http://c"}, "url is given, but python does not look at it"),
         ("bm25", {"revision": "1"}, "revision is given, but bm25 does not look at it"),
     ],
