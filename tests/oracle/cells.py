@@ -88,16 +88,8 @@ def cell_tables(readings: Readings) -> dict[str, list[Row]]:
                 places, judged = known(row), has_cell.get(name[:6], set())
                 share = chance.wilson(sum(row[one] == 1 for one in places), len(places), part.confidence)
                 counts = sum(row[one] == 1 for one in places), len(places), len({*piece.ids} - judged)
-                names = (
-                    part.dataset,
-                    name.reader,
-                    name.score,
-                    name.run_id,
-                    name.depth,
-                    *piece.slice,
-                    name.measure,
-                )
-                shares.append((*names, *share, *counts))
+                names = part.dataset, name.reader, name.score, name.run_id, name.depth
+                shares.append((*names, *piece.slice, name.measure, *share, *counts))
     complements = [row for part in parts_of(world, alone) for row in _complements(part)]
     return {"cells": cells, "cell_shares": shares, "cell_comparisons": compared, "complements": complements}
 

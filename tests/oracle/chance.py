@@ -72,15 +72,8 @@ def ends(resampled: Array, confidence: float) -> tuple[float | None, float | Non
     defined = np.sort(resampled[~np.isnan(resampled)])
     if not len(defined) or len(resampled) - len(defined) > 0.05 * len(resampled):
         return None, None
-    return quantile(defined, (1 - confidence) / 2), quantile(defined, (1 + confidence) / 2)
-
-
-def quantile(ordered: Array, share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    return float(
-        ordered[below] + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below])
-    )
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
 
 
 def mean_interval(row: Values, weights: Array, confidence: float) -> tuple[float | None, ...]:

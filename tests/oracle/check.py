@@ -18,9 +18,9 @@ from oracle.chance import About
 from oracle.credits import credit_tables
 from oracle.inputs import read_world
 from oracle.lists import END_TO_END, columns_of, utilities_of
+from oracle.lists import retrieval_measures as retrieval_measures
 from oracle.outputs import output_tables
 from oracle.readings import Readings, Row, input_tables
-from oracle.retrieval import retrieval_measures as retrieval_measures
 
 _COLUMN = "dataset reader score annotator run_id depth measure cutoff ideal"
 _PAIR = "reader score annotator run_a run_b depth measure cutoff ideal"

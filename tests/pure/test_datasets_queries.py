@@ -12,9 +12,9 @@ from gold import gold_of
 from guides import section, table_rows
 from hypothesis import given
 from hypothesis import strategies as st
-from input_files import write
+from input_files import SEA, article, kilt, qa, write
 
-from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.datasets.queries import LoadedQueries, load_queries
 from erag_ray.data.datasets.questions import QUERY_FORMATS, Question
 from erag_ray.data.datasets.tasks import Dataset, dataset_of_file, find_dataset
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -27,18 +27,14 @@ from erag_ray.store import schemas
 from erag_ray.support.errors import InputError
 
 
-def kilt(
-    query_id: object = "q1", question: object = "Who?", *answers: str, **more: object
-) -> dict[str, object]:
-    output = [{"answer": answer} for answer in answers or ("Ann",)]
-    return {"id": query_id, "input": question, "output": output, **more}
+def load(*given: Any, **options: Any) -> tuple[LoadedQueries, Diagnostics]:
+    diagnostics = Diagnostics()
+    return load_queries(*given, diagnostics, **options), diagnostics
 
 
 def problem_of(path: pathlib.Path, **options: object) -> str:
     """The only problem that loading finds."""
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics, **options)  # type: ignore[arg-type]
-    (problem,) = diagnostics.errors
+    (problem,) = load(path, **options)[1].errors
     return problem
 
 
@@ -52,8 +48,7 @@ def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> N
         {"provenance": [{"wikipedia_id": "8"}, {"wikipedia_id": " 9 "}, {"title": "no page"}]},
     ]
     record = {"id": 12, "input": "Where?", "output": output, "gold_doc_ids": ["d2", "d1", "d2"]}
-    diagnostics = Diagnostics()
-    loaded = load_queries(write(tmp_path / "nq-dev-kilt.jsonl", record), diagnostics)
+    loaded, diagnostics = load(write(tmp_path / "nq-dev-kilt.jsonl", record))
     assert loaded.queries.to_dicts() == [
         {
             "query_id": "12",
@@ -142,8 +137,7 @@ def test_byte_order_mark_blank_lines_and_gzip_whatever_the_name(tmp_path: pathli
 def test_impossible_questions_are_left_out_by_name(tmp_path: pathlib.Path) -> None:
     none = {"id": "no1", "input": "?", "output": [], "meta": {"is_impossible": True}}
     also = {"id": "no2", "input": "?", "output": [], "is_impossible": True}
-    diagnostics = Diagnostics()
-    loaded = load_queries(write(tmp_path / "nq.jsonl", none, kilt(), also), diagnostics)
+    loaded, diagnostics = load(write(tmp_path / "nq.jsonl", none, kilt(), also))
     assert loaded.queries["query_id"].to_list() == ["q1"]
     assert diagnostics.errors == ()
     assert diagnostics.warnings == ("impossible questions, left out: 2 (no1, no2)",)
@@ -245,8 +239,7 @@ def tsv_like(record: Record) -> Question:
 
 def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", {"n": 1, "q": "a?"}, {"n": 2, "q": "b?"})
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, format=f"{__name__}:tsv_like")
+    loaded, diagnostics = load(path, format=f"{__name__}:tsv_like")
     assert loaded.queries.select("query_id", "question").rows() == [("1", "a?"), ("2", "b?")]
     assert diagnostics.errors == diagnostics.warnings == ()
     for text, told in (
@@ -260,8 +253,7 @@ def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
 
 def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(), *(["oops"] * 42), {"id": "q9", "input": "?"})
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics)
+    _, diagnostics = load(path)
     assert [problem.split(": ")[0] for problem in diagnostics.errors[:5]] == [
         f"{path}:{i}" for i in range(2, 7)
     ]
@@ -269,7 +261,6 @@ def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
     assert diagnostics.errors[6].startswith(f"{path}:44: query 'q9' has no answer")
 
 
-SEA = {"QuestionId": "tc_1", "Question": "Which sea?", "Answer": {"Value": "x"}, "SearchResults": [{"a": 1}]}
 TRIVIA = {"Data": [SEA, {"QuestionId": "tc_9", "Question": "Other?"}]}
 
 
@@ -277,8 +268,7 @@ def test_triviaqa_questions_are_joined_by_id(tmp_path: pathlib.Path) -> None:
     source = write(tmp_path / "web-dev.json", TRIVIA)
     bare = {"id": "tc_1", "output": [{"answer": "Red Sea"}, {"provenance": [{"wikipedia_id": "5"}]}]}
     path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", bare, kilt("tc_2", "Here?"))
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, triviaqa_questions=source)
+    loaded, diagnostics = load(path, triviaqa_questions=source)
     assert loaded.queries["question"].to_list() == ["Which sea?", "Here?"]
     assert loaded.provenance.equals(gold_of(pages=[("tc_1", "5")]))
     assert diagnostics.errors == ()
@@ -306,8 +296,7 @@ def test_triviaqa_ids_and_files_that_are_missing_are_named(tmp_path: pathlib.Pat
 def test_triviaqa_file_that_is_none(tmp_path: pathlib.Path, content: str, message: str) -> None:
     source = write(tmp_path / "web.json", content)
     path = write(tmp_path / "triviaqa.jsonl", kilt("tc_1", ""))
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics, triviaqa_questions=source)
+    _, diagnostics = load(path, triviaqa_questions=source)
     assert diagnostics.errors[0].startswith(f"{source}: {message}")
 
 
@@ -324,8 +313,7 @@ def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
     qrels = write(
         folder / "test.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td0\t0", "q1\td2\t2", "q2\td0\t0"
     )
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, qrels=qrels)
+    loaded, diagnostics = load(path, qrels=qrels)
     assert loaded.queries.rows() == [
         ("q1", "hotpotqa", "q1?", ["yes"], "exact_match"),
         ("q2", "hotpotqa", "q2?", ["b", "c"], "exact_match"),
@@ -358,19 +346,22 @@ def test_bad_qrels_line(tmp_path: pathlib.Path, line: str, message: str) -> None
 
 
 def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Path) -> None:
+    output = [{"answer": "Ann", "provenance": [{"wikipedia_id": "7"}]}]
     paths = [
         write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"), plain("q3"), plain("unjudged")),
         write(tmp_path / "squad-dev-v1.1.json", squad(article("One", qa("s1", "Ann")))),
         write(
-            tmp_path / "nq-dev-kilt.jsonl", kilt("k1"), kilt("k2", gold_doc_ids=["d9"]), kilt_with_page("k3")
+            tmp_path / "nq-dev-kilt.jsonl",
+            kilt("k1"),
+            kilt("k2", gold_doc_ids=["d9"]),
+            kilt("k3", output=output),
         ),
         write(tmp_path / "queries.jsonl", beir("b1", answer="yes"), beir("train", answer="no")),
     ]
     qrels = tmp_path / "qrels.txt"
     lines = "q1 0 d1 1|q1 0 d0 0|q1\t0\td2  2|q2 0 d1 -1|q3 Q0 d3 1|s1 0 d4 1|k1 0 d5 1|b1 0 d6 1"
     qrels.write_bytes(lines.replace("|", "\r\n").encode())
-    diagnostics = Diagnostics()
-    loaded = load_queries(paths, diagnostics, dataset="nq", qrels=qrels)
+    loaded, diagnostics = load(paths, dataset="nq", qrels=qrels)
     diagnostics.raise_errors()
     assert loaded.queries["query_id"].to_list() == [
         "q1",
@@ -404,10 +395,6 @@ def test_qrels_that_do_nothing_are_a_problem(tmp_path: pathlib.Path) -> None:
     assert problem_of(beirs, qrels=qrels) == expected
 
 
-def kilt_with_page(query_id: str) -> dict[str, object]:
-    return {**kilt(query_id), "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": "7"}]}]}
-
-
 def plain(query_id: object = None, *answers: str, **more: object) -> dict[str, object]:
     record = {"question": "Who?", "answers": list(answers or ("Ann",)), **more}
     return record if query_id is None else {"id": query_id, **record}
@@ -425,8 +412,7 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
         "",
         {"question": "g?", "answers": "G"},
     )
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics)
+    loaded, diagnostics = load(path)
     assert diagnostics.errors == ()
     assert loaded.queries.select("query_id", "question", "answers").rows() == [
         ("nq:1", "a?", ["Ann"]),
@@ -458,23 +444,13 @@ def test_ids_from_places_do_not_depend_on_the_folder(tmp_path: pathlib.Path) -> 
 def test_records_of_no_known_form_are_told_once_with_all_forms(tmp_path: pathlib.Path) -> None:
     other = {"id": "q2", "query": "Who?", "gold": ["Ann"]}
     path = write(tmp_path / "nq.jsonl", plain("q1"), *[other] * 9, {"_id": "q3"})
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics)
+    _, diagnostics = load(path)
     told, more = diagnostics.errors
     assert told.startswith(f"{path}:2: unknown format of a record with the fields ['id', 'query', 'gold']. ")
     for form in ("kilt", "beir", "plain", "squad", "klue"):
         assert f"{form} " in told
     assert '("question", "answers", optional "id")' in told
     assert more == f"... and 9 more: records of unknown format in {path}"
-
-
-def qa(query_id: str, *answers: str, **more: object) -> dict[str, object]:
-    texts = [{"text": answer, "answer_start": 0} for answer in answers]
-    return {"id": query_id, "question": f"{query_id}?", "answers": texts, **more}
-
-
-def article(title: str, *qas: dict[str, object]) -> dict[str, object]:
-    return {"title": title, "paragraphs": [{"context": f"All of {title}.", "qas": list(qas)}]}
 
 
 def squad(*articles: dict[str, object]) -> dict[str, object]:
@@ -490,8 +466,7 @@ def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int 
     )
     path = tmp_path / "squad.json"
     path.write_text(json.dumps(content, indent=indent))
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, format=form)
+    loaded, diagnostics = load(path, format=form)
     assert diagnostics.errors == ()
     assert loaded.queries.select("query_id", "question", "answers").rows() == [
         ("s1", "s1?", ["Ann", "Ann B."]),
@@ -508,8 +483,7 @@ def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int 
 def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None:
     nameless = {"paragraphs": [{"context": "c", "qas": [qa("s1", "Ann"), {"question": "?", "answers": []}]}]}
     path = write(tmp_path / "squad.json", squad(nameless))
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics)
+    loaded, diagnostics = load(path)
     assert [error.split(": ")[1].split(".")[0] for error in diagnostics.errors] == [
         "id is missing; it must be a string or a whole number",
         "query '' has no answer",
@@ -605,8 +579,7 @@ def test_every_format_reads_gold_documents(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", *records)
     squads = tmp_path / "squad.json"
     squads.write_text(json.dumps(squad(article("One", {**qa("s", "Ann"), **gold}))))
-    diagnostics = Diagnostics()
-    loaded = load_queries([path, squads], diagnostics, dataset="nq")
+    loaded, diagnostics = load([path, squads], dataset="nq")
     assert diagnostics.errors == ()
     documents = loaded.provenance.drop_nulls("doc_id").group_by("query_id").agg("rank", "doc_id")
     assert {row["query_id"]: (row["rank"], row["doc_id"]) for row in documents.to_dicts()} == {
@@ -624,15 +597,14 @@ SPELLINGS = ["Café Müller", "Cafe\u0301 Mu\u0308ller", "Café_Müller", " Caf�
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_names_of_pages_meet_in_whatever_spelling(tmp_path: pathlib.Path, passage: str, form: str) -> None:
     kilts = [
-        {**kilt(f"k{number}"), "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": name}]}]}
+        kilt(f"k{number}", output=[{"answer": "Ann", "provenance": [{"wikipedia_id": name}]}])
         for number, name in enumerate(SPELLINGS)
     ]
     path = write(tmp_path / "nq.jsonl", *kilts)
     squads = tmp_path / "squad.json"
     articles = [article(name, qa(f"s{number}", "Ann")) for number, name in enumerate(SPELLINGS)]
     squads.write_text(json.dumps(squad(*articles)))
-    diagnostics = Diagnostics()
-    loaded = load_queries([path, squads], diagnostics, dataset="nq")
+    loaded, diagnostics = load([path, squads], dataset="nq")
     passages = pl.DataFrame(
         {"doc_id": ["d1", "d2"], "page_id": [passage, "Café"], "title": ["", ""], "text": ["x", "y"]}
     )

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from input_files import write
+from input_files import predicted, write
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.entries import RUN_COLUMNS
@@ -40,10 +40,13 @@ def lists_of(entries: pl.DataFrame) -> dict[str, list[str]]:
     return found
 
 
-def problems_of(path: pathlib.Path, **options: str) -> tuple[str, ...]:
+def load(name: str, path: pathlib.Path, **options: str) -> tuple[pl.DataFrame, Diagnostics]:
     diagnostics = Diagnostics()
-    load_run("bm25", path, diagnostics, **options)
-    return diagnostics.errors
+    return load_run(name, path, diagnostics, **options), diagnostics
+
+
+def problems_of(path: pathlib.Path, **options: str) -> tuple[str, ...]:
+    return load("bm25", path, **options)[1].errors
 
 
 def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
@@ -56,8 +59,7 @@ def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
         "q1 Q0 é 4 1.5 tag",
         "q1 Q0 d7 1 .25e1 tag",
     )
-    diagnostics = Diagnostics()
-    entries = load_run("bm25", path, diagnostics)
+    entries, diagnostics = load("bm25", path)
     # at score 1.5, by bytes from the end: é (0xC3...), d2, d10
     assert lists_of(entries) == {"q1": ["d7", "é", "d2", "d10"], "q2": ["d1"]}
     assert entries["run_id"].unique().to_list() == ["bm25"]
@@ -144,8 +146,7 @@ def test_scores_that_rise_with_the_rank_are_a_problem(
     tmp_path: pathlib.Path, lists: dict[str, list[tuple[object, object]]], told: str
 ) -> None:
     path = write(tmp_path / "run.trec", *lines_of(lists))
-    diagnostics = Diagnostics()
-    load_run("dense", path, diagnostics)
+    _, diagnostics = load("dense", path)
     (problem,) = diagnostics.errors
     assert problem.startswith(f"{path}:")
     assert told in f"{problem.removeprefix(f'{path}:')}"
@@ -182,8 +183,7 @@ def test_a_rank_column_that_tells_nothing_leaves_the_order_to_the_scores(
 
 
 def test_an_empty_run_is_found_beside_the_problems_of_another(tmp_path: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    load_run("bad", write(tmp_path / "bad.trec", "oops"), diagnostics)
+    _, diagnostics = load("bad", write(tmp_path / "bad.trec", "oops"))
     load_run("empty", write(tmp_path / "empty.trec"), diagnostics)
     assert [problem.split(":")[0] for problem in diagnostics.errors] == [
         f"{tmp_path}/bad.trec",
@@ -240,24 +240,6 @@ def test_parquet_with_one_byte_changed_anywhere(tmp_path: pathlib.Path) -> None:
         assert all(str(path) in problem for problem in problems_of(path))
 
 
-def test_parquet_with_several_runs_gives_the_one_of_the_name(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "run.parquet"
-    runs = pl.DataFrame(
-        {"run_id": ["bm25", "dense"], "query_id": ["q", "q"], "doc_id": ["a", "b"], "rank": [1, 1]}
-    )
-    runs.write_parquet(path)
-    assert lists_of(load_run("dense", path, Diagnostics())) == {"q": ["b"]}
-    diagnostics = Diagnostics()
-    load_run("other", path, diagnostics)
-    assert diagnostics.errors == (
-        f"{path}: no run 'other'; the file has bm25, dense. Name the run as one of these, or write a file for each",
-    )
-
-
-def predicted(*sources: dict[str, object], query_id: str = "r") -> dict[str, object]:
-    return {"id": query_id, "output": [{"answer": "x", "provenance": [*sources]}]}
-
-
 def predictions(path: pathlib.Path, **lists: list[dict[str, object]]) -> pathlib.Path:
     return write(path, *(predicted(*found, query_id=query) for query, found in lists.items()))
 
@@ -274,8 +256,7 @@ def test_kilt_predictions_by_document_by_text_and_by_page(tmp_path: pathlib.Path
         q2=[{"passage_id": "d3"}],
         q3=[],
     )
-    diagnostics = Diagnostics()
-    entries = load_run("dpr", path, diagnostics)
+    entries, diagnostics = load("dpr", path)
     assert entries["doc_id"].to_list() == [None, None, "d4", None, "d3"]
     assert entries["page_id"].to_list() == ["p2", "p1", None, "p1", None]
     runs = resolve_pages(entries, CORPUS, diagnostics)
@@ -296,8 +277,7 @@ def test_scores_of_predictions_may_be_anything(tmp_path: pathlib.Path) -> None:
 def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path) -> None:
     again = [{"wikipedia_id": 1}, {"wikipedia_id": 2}, {"wikipedia_id": "1"}, {"wikipedia_id": 3}]
     corpus = CORPUS.with_columns(page_id=pl.Series(["1", "2", "3", None]))
-    diagnostics = Diagnostics()
-    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=again), diagnostics)
+    entries, diagnostics = load("dpr", predictions(tmp_path / "kilt.jsonl", q=again))
     assert lists_of(resolve_pages(entries, corpus, diagnostics)) == {"q": ["d1", "d2", "d3"]}
     assert diagnostics.warnings == ("repeated pages in a list, left out (query: page): 1 (q: 1)",)
 

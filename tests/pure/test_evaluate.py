@@ -21,9 +21,6 @@ from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses, utility_of
 from erag_ray.store.schemas import LABELS, REQUESTS, RESPONSES, RUNS, conform
 
-# gains at ranks 1, 2, 3
-G1, G2, G3 = 1.0, 1 / math.log2(3), 0.5
-
 
 def runs(lists: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
     """Run -> query -> documents between spaces."""
@@ -143,20 +140,6 @@ def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch)
     assert values_of(BINARY).equals(expected)
 
 
-GRADED = {"q1": {"a": 0.4, "b": 0.6, "c": 0.9, "d": 0.0, "e": 0.0}, "q2": {"a": 0.0}}
-
-
-def graded(**changes: object) -> pl.DataFrame:
-    asked = TWO.with_columns(score=pl.lit("token_f1"))
-    made = labels("erag", GRADED, reader="r", score="token_f1")
-    return per_query(made, LISTS, everywhere(made, asked), asked, settings(**changes))
-
-
-def test_a_measure_that_needs_a_threshold_is_refused_without_one() -> None:
-    with pytest.raises(ValueError, match="threshold"):
-        graded(measures=["AP"])
-
-
 def test_measures_asked_for_are_taken_as_they_are() -> None:
     assert requested_measures("erag", ["R"], "graded", None) == ["R"]
     assert "R" in requested_measures("erag", None, "binary", None)
@@ -186,23 +169,6 @@ def test_correlations_over_queries_equal_scipys(levels: int) -> None:
         assert (row["num_queries"], row["num_dropped"], row["num_runs"]) == (38, 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "reason"),
-    [
-        ([1, 1, 1], [0, 1, 0], "every label measure is 1.0"),
-        ([0, 1, 0], [0, 0, 0], "every utility is 0.0"),
-        ([0, 1, None], [None, 1, 0], "number of queries: 1"),
-    ],
-)
-def test_a_correlation_that_is_not_defined_is_null_with_its_reason(
-    x: list[float | None], y: list[float | None], reason: str
-) -> None:
-    found = correlations(measured({("r", "A", 2): x}), used({("r", "A", 2): y}), numbered(3), settings())
-    for row in found.filter(over="queries").iter_rows(named=True):
-        assert row["value"] is row["low"] is row["ceiling"] is None
-        assert reason in row["reason"]
-
-
 def test_sums_of_the_same_labels_in_another_order_tie() -> None:
     assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
     x = [(0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3]
@@ -225,15 +191,6 @@ def over_runs(
         settings(statistics=["kendall_tau_b"]),
     )
     return found.filter(over="runs").row(0, named=True)
-
-
-@pytest.mark.parametrize(("num_runs", "has_p"), [(7, False), (8, True)])
-def test_a_p_value_needs_eight_runs(num_runs: int, has_p: bool) -> None:
-    columns = {f"run{number}": [number / 10, number / 10] for number in range(num_runs)}
-    row = over_runs(columns, columns)
-    assert row["value"] == pytest.approx(1.0)
-    assert (row["p_value"] is not None) == has_p
-    assert row["num_runs"] == num_runs
 
 
 def test_nothing_in_common_over_runs_is_null_with_its_reason() -> None:
