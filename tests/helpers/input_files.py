@@ -16,13 +16,11 @@ def write(path: pathlib.Path, *records: object) -> pathlib.Path:
 def kilt(
     query_id: object = "q1", question: object = "Who?", *answers: str, **more: object
 ) -> dict[str, object]:
-    """A question of KILT."""
     output = [{"answer": answer} for answer in answers or ("Ann",)]
     return {"id": query_id, "input": question, "output": output, **more}
 
 
 def predicted(*sources: dict[str, object], query_id: object = "r") -> dict[str, object]:
-    """A list of KILT's predictions."""
     return {"id": query_id, "output": [{"answer": "x", "provenance": [*sources]}]}
 
 

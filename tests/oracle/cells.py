@@ -33,7 +33,6 @@ EVENTS = {**{name: ((name,), tuple(NAMES.values())) for name in NAMES.values()},
 
 
 def cells_of(readings: Readings) -> list[Row]:
-    """CELLS."""
     found: list[Row] = []
     for run, name, depth, documents in readings.lists:
         if run not in REFERENCES:
@@ -68,7 +67,6 @@ def slices_of(readings: Readings, part: Part) -> Iterator[Part]:
 
 
 def cell_tables(readings: Readings) -> dict[str, list[Row]]:
-    """CELLS, CELL_SHARES, CELL_COMPARISONS and COMPLEMENTS."""
     world, cells = readings.world, cells_of(readings)
     alone, indicators, has_cell = Columns(), Columns(), dict[Row, set[str]]()
     for reader, score, run, name, depth, is_alone, _, _, cell in cells:

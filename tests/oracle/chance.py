@@ -93,7 +93,6 @@ def divided(above: Array, below: Array) -> Array:
 
 
 def signs(values: Array) -> Array:
-    """The sign of each difference of two values."""
     return np.sign(values[:, None] - values[None, :])
 
 
@@ -131,7 +130,6 @@ def permutation_p(name: str, x: Array, y: Array, orders: Array) -> float:
 
 
 def wilson(positive: int, count: int, confidence: float) -> tuple[float | None, ...]:
-    """A share and Wilson's interval."""
     if not count:
         return None, None, None
     interval = stats.binomtest(positive, count).proportion_ci(confidence, method="wilson")

@@ -51,7 +51,6 @@ class Readings:
         return score(question.score, self.output(query_id, doc_ids), tuple(question.answers))
 
     def names(self, query_id: str) -> tuple[str, str]:
-        """Reader and score of a question."""
         return self.reader[query_id], self.world.questions[query_id].score
 
     def _lists(self) -> list[tuple[str, str, int, list[str]]]:

@@ -71,7 +71,6 @@ def parts_of(world: World, columns: Columns) -> list[Part]:
 
 
 def means(part: Part) -> Iterator[Row]:
-    """MEANS."""
     for name, row in part.columns.items():
         values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
         yield (
@@ -239,7 +238,6 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
 
 
 def best_depths(part: Part) -> Iterator[Row]:
-    """BEST_DEPTHS."""
     runs: dict[tuple[str, str, str], dict[int, list[float | None]]] = {}
     for name, row in part.ends.items():
         runs.setdefault((name.reader, name.score, name.run_id), {})[name.depth] = row
@@ -306,7 +304,6 @@ def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
 
 
 def auxiliary_means(part: Part) -> Iterator[Row]:
-    """AUXILIARY_MEANS."""
     for name, one in part.estimates.items():
         intervals = (
             chance.mean_interval(row, part.weights, part.confidence)

@@ -34,7 +34,6 @@ def file(tmp_path: pathlib.Path) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The message of a command line that is wrong."""
     with pytest.raises(SystemExit) as stopped:
         parse(JobConfig, "A job.", arguments)
     assert stopped.value.code == 2

@@ -46,7 +46,6 @@ def labels(
 
 
 def value(rows: pl.DataFrame, **key: object) -> float | None:
-    """The one value with this key."""
     found = rows.filter(pl.col(name) == wanted for name, wanted in key.items())
     assert found.height == 1, found
     result: float | None = found["value"][0]
@@ -59,7 +58,6 @@ def value(rows: pl.DataFrame, **key: object) -> float | None:
 def utility(
     lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame
 ) -> pl.DataFrame:
-    """UTILITY of lists."""
     return utility_of(list_responses(lists, requests, responses), queries)
 
 

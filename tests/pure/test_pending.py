@@ -89,13 +89,11 @@ def lists_of(*lists: tuple[str, list[str]]) -> pl.DataFrame:
 def requests_of(
     *lists: tuple[str, list[str]], uses=ORDERED, corpus: pl.DataFrame = CORPUS, kind: str = "answer"
 ) -> pl.DataFrame:
-    """REQUESTS."""
     asked = lists_of(*lists).with_columns(kind=pl.lit(kind))
     return build_requests(asked, QUERIES, documents_of(corpus), uses)
 
 
 def pending_of(requests: pl.DataFrame, uses=ORDERED) -> pl.DataFrame:
-    """PENDING."""
     documents, forms = documents_of(CORPUS), forms_of(uses, next(iter(uses.values())).model)
     new = pending(requests, NONE_KNOWN, QUERIES, documents, uses)
     return pl.DataFrame(with_texts(new, QUERIES, documents, uses, forms))
