@@ -161,18 +161,9 @@ def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> Non
         likelihoods(model, some_requests(models.case_for("fid"), 1))
 
 
-LIKELIHOODS: list[tuple[str, str | None, float | None]] = [
-    ("q", "a", 0.75),
-    ("q", "b", 0.2),
-    ("q", "c", 0.03),
-    ("q", "d", None),
-    ("q", None, 0.5),
-    ("q", "u1", 0.05),
-    ("q", "u2", 0.1),
-    ("q", "u3", 0.2),
-]
+LIKELIHOODS = {"a": 0.75, "b": 0.2, "c": 0.03, "d": None, None: 0.5, "u1": 0.05, "u2": 0.1, "u3": 0.2}
 UNRELATED = pl.DataFrame({"query_id": ["q"] * 3, "doc_id": ["u1", "u2", "u3"]})
-ANSWERS = [("a", "one two"), ("b", "two"), ("c", "nine"), ("d", None), (None, "two")]
+ANSWERS = {"a": "one two", "b": "two", "c": "nine", "d": None, None: "two"}
 Unrelated = Callable[[pl.DataFrame], None]
 
 
@@ -202,8 +193,8 @@ def evidence(**changes: Any) -> Evidence:
         "corpus": pl.DataFrame(),
         "provenance": gold_of(),
         "values": {
-            ANSWER: values_of([("q", *row) for row in ANSWERS], pl.String),
-            GOLD_LIKELIHOOD: values_of(LIKELIHOODS, pl.Float64),
+            ANSWER: values_of([("q", *row) for row in ANSWERS.items()], pl.String),
+            GOLD_LIKELIHOOD: values_of([("q", *row) for row in LIKELIHOODS.items()], pl.Float64),
         },
     }
     return Evidence(**{**given, **changes})
