@@ -132,8 +132,6 @@ class Counting(PickyInBatches):
 
 
 class NoKey(Picky):
-    """Raises for every request."""
-
     def answer(self, request: Request) -> Response:
         self.calls += 1
         raise PermissionError("401 Unauthorized")

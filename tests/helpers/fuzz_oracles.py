@@ -25,6 +25,7 @@ from fuzzing import (
     text_or_nothing,
     whole,
 )
+from input_files import SEA, article, kilt, predicted, qa
 
 from erag_ray.data.datasets.qrels import read_qrels
 from erag_ray.data.datasets.queries import load_queries
@@ -37,11 +38,7 @@ from erag_ray.data.runs.load import load_run
 from erag_ray.store import schemas
 
 Rows = list[Any]
-
-
 Read = Callable[[pathlib.Path, Diagnostics], Rows]
-
-
 Oracle = Callable[[bytes], Rows]
 
 
@@ -141,9 +138,9 @@ def questions(read: Sequence[tuple[Any, ...] | None]) -> Rows:
 def squad_records(data: bytes) -> list[dict[str, Any]]:
     found = []
     content = whole(json.loads(plain(data)))
-    for article in content["data"]:
-        about = {key: value for key, value in article.items() if key != "paragraphs"}
-        for paragraph in list_of_objects(article.get("paragraphs")):
+    for one in content["data"]:
+        about = {key: value for key, value in one.items() if key != "paragraphs"}
+        for paragraph in list_of_objects(one.get("paragraphs")):
             found += [{**about, **asked} for asked in list_of_objects(paragraph.get("qas"))]
     return found
 
@@ -180,27 +177,13 @@ def listed_by_query(table: pl.DataFrame, column: str) -> dict[str, list[str]]:
     return found
 
 
+EVIDENCE = {"wikipedia_id": "7", "meta": {"evidence_span": ["Ann built it"]}}
+ANN = [{"answer": "Ann", "provenance": [EVIDENCE]}, {"answer": "Ann B."}]
 KILT = [
-    {
-        "id": "q1",
-        "input": "Who built it?",
-        "output": [
-            {
-                "answer": "Ann",
-                "provenance": [{"wikipedia_id": "7", "meta": {"evidence_span": ["Ann built it"]}}],
-            },
-            {"answer": "Ann B."},
-        ],
-        "gold_doc_ids": ["d1", "d2"],
-    },
-    {
-        "id": 2,
-        "input": "어디?",
-        "output": [{"answer": "여기", "provenance": [{"wikipedia_id": 8}]}],
-        "meta": {},
-    },
-    {"id": "q3", "input": "When?", "output": [], "meta": {"is_impossible": True}},
-    {"id": "q4", "input": "Why?", "output": [{"answer": "so"}], "kilt_task": "nq"},
+    kilt("q1", "Who built it?", output=ANN, gold_doc_ids=["d1", "d2"]),
+    kilt(2, "어디?", output=[{"answer": "여기", "provenance": [{"wikipedia_id": 8}]}], meta={}),
+    kilt("q3", "When?", output=[], meta={"is_impossible": True}),
+    kilt("q4", "Why?", "so", kilt_task="nq"),
 ]
 
 
@@ -210,47 +193,22 @@ BEIR = [
 ]
 
 
-KLUE = {
-    "version": "1",
-    "data": [
-        {
-            "title": "달",
-            "source": "wikipedia",
-            "paragraphs": [
-                {
-                    "context": "달은 지구를 돈다.",
-                    "qas": [
-                        {"guid": "k1", "question": "무엇?", "answers": [{"text": "달", "answer_start": 0}]},
-                        {"guid": "k2", "question": "왜?", "answers": [], "is_impossible": True},
-                    ],
-                }
-            ],
-        },
-        {
-            "title": "Sun",
-            "paragraphs": [{"context": "Hot.", "qas": [{"guid": "k3", "question": "?", "answers": [{"text": "Hot"}]}]}],
-        },
-    ],
-}  # fmt: skip
+MOON = [
+    qa("k1", "달", question="무엇?", key="guid"),
+    qa("k2", question="왜?", key="guid", is_impossible=True),
+]
+SUN = article("Sun", qa("k3", "Hot", question="?", key="guid"), context="Hot.")
+KLUE = {"version": "1", "data": [article("달", *MOON, context="달은 지구를 돈다.", source="wikipedia"), SUN]}
 
 
-SQUAD = {
-    "data": [
-        {
-            "title": "Cafe\u0301",
-            "paragraphs": [
-                {
-                    "context": "Ann built it.",
-                    "qas": [
-                        {"id": "s1", "question": "Who?", "answers": [{"text": "Ann"}, {"text": "Ann"}]},
-                        {"id": 2, "question": "Why?", "answers": [], "is_impossible": True},
-                    ],
-                }
-            ],
-        },
-        {"paragraphs": [{"context": "No title.", "qas": [{"id": "s3", "question": "?", "answers": [{"text": "x"}]}]}]},
-    ]
-}  # fmt: skip
+CAFE = article(
+    "Cafe\u0301",
+    qa("s1", "Ann", "Ann", question="Who?"),
+    qa(2, question="Why?", is_impossible=True),
+    context="Ann built it.",
+)
+UNTITLED = {"paragraphs": article("", qa("s3", "x", question="?"), context="No title.")["paragraphs"]}
+SQUAD = {"data": [CAFE, UNTITLED]}
 
 
 PLAIN = [
@@ -309,17 +267,7 @@ QRELS = b"query-id\tcorpus-id\tscore\nb1\td1\t1\nb1\td2\t2\nb1\td3\t0\nb2\td1\t1
 TREC_QRELS = b"b1 0 d1 1\nb1\tQ0\td2  2\nb1 0 d3 -1\n\xc3\xa9 0 d1 1\n"
 
 
-TRIVIA = {
-    "Data": [
-        {
-            "QuestionId": "tc_1",
-            "Question": "Which sea?",
-            "Answer": {"Value": "x"},
-            "SearchResults": [{"a": 1}],
-        },
-        {"QuestionId": "tc_2", "Question": "Which hill?"},
-    ]
-}
+TRIVIA = {"Data": [SEA, {"QuestionId": "tc_2", "Question": "Which hill?"}]}
 
 
 def read_trivia(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
@@ -418,7 +366,7 @@ def predictions_oracle(data: bytes) -> Rows:
         need(query not in lists and "output" in record)
         outputs = [list_of_objects(one.get("provenance")) for one in list_of_objects(record["output"])]
         need(sum(map(bool, outputs)) <= 1)
-        lists[query] = [entry for sources in outputs for entry in map(predicted, sources)]
+        lists[query] = [entry for sources in outputs for entry in map(prediction, sources)]
         named = [entry[0] for entry in lists[query] if entry[0] is not None]
         need(len(named) == len(set(named)))
     ordered = sorted(lists.items(), key=lambda pair: pair[0].encode())
@@ -431,7 +379,7 @@ def predictions_oracle(data: bytes) -> Rows:
     return rows
 
 
-def predicted(source: dict[str, Any]) -> tuple[Any, ...]:
+def prediction(source: dict[str, Any]) -> tuple[Any, ...]:
     """An entry; an id that is null or blank is as if it were not there."""
     given = [source[key] for key in ("doc_id", "passage_id") if not is_nothing(source.get(key))]
     need("doc_id" in source or len({*map(one_id, given)}) < 2)
@@ -459,17 +407,9 @@ def finite(number: float) -> float | None:
 
 
 PREDICTIONS = [
-    {
-        "id": "q1",
-        "output": [{"answer": "x", "provenance": [{"doc_id": "d1", "score": 2}, {"passage_id": 5}]}],
-    },
-    {
-        "id": 2,
-        "output": [
-            {"provenance": [{"wikipedia_id": "7", "text": "it was"}, {"wikipedia_id": 8, "score": 0.5}]}
-        ],
-    },
-    {"id": "q4", "output": [{"answer": "y", "provenance": []}]},
+    predicted({"doc_id": "d1", "score": 2}, {"passage_id": 5}, query_id="q1"),
+    predicted({"wikipedia_id": "7", "text": "it was"}, {"wikipedia_id": 8, "score": 0.5}, query_id=2),
+    predicted(query_id="q4"),
 ]
 
 
@@ -496,9 +436,9 @@ def squad_pages_oracle(data: bytes) -> Rows:
     if not is_squad(data):
         return pages_oracle(data)
     pages: dict[str, Rows] = {}
-    for article in whole(json.loads(plain(data)))["data"]:
-        title = unicodedata.normalize("NFC", one_id(article.get("title"))).strip()
-        for paragraph in list_of_objects(article.get("paragraphs")):
+    for one in whole(json.loads(plain(data)))["data"]:
+        title = unicodedata.normalize("NFC", one_id(one.get("title"))).strip()
+        for paragraph in list_of_objects(one.get("paragraphs")):
             need(isinstance(paragraph.get("context"), str))
             pages.setdefault(title, []).append(paragraph["context"])
     return [(title, title, (title, *distinct(contexts))) for title, contexts in pages.items()]

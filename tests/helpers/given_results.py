@@ -32,7 +32,6 @@ def configured(whole: Results, **configs: Mapping[str, Any]) -> Results:
 
 
 def view_of(whole: Results, dataset: str) -> View:
-    """One dataset."""
     return next(view for view in views_of(whole) if view.dataset == dataset)
 
 

@@ -23,12 +23,10 @@ def guides() -> list[pathlib.Path]:
 
 @functools.cache
 def text_of(name: str) -> str:
-    """Return the text of a guide by its path from the root."""
     return (ROOT / name).read_text(encoding="utf-8")
 
 
 def all_text() -> str:
-    """Return the text of all guides."""
     return "\n".join(text_of(str(file.relative_to(ROOT))) for file in guides())
 
 

@@ -142,7 +142,6 @@ def _save(model: Any, tokenizer: Any, folder: pathlib.Path) -> str:
 
 
 def loaded(kind: str, folder: str, **settings: Any) -> Any:
-    """A model with its weights."""
     # matrices this small are many times faster on one thread when the machine is busy
     torch.set_num_threads(1)
     model = make_model(ReaderConfig(kind=kind, model=folder, **settings))
@@ -209,7 +208,6 @@ class BareModel(LocalModel):
 
 
 def bare_prompt(form: Form, length: int) -> PromptTokens:
-    """A prompt of so many tokens."""
     return PromptTokens(form=form, segments=((0,) * length,))
 
 

@@ -48,7 +48,6 @@ class Server(http.server.ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serving() -> Iterator[Server]:
-    """A server that runs as long as this is open."""
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()

@@ -18,7 +18,6 @@ from erag_ray.report.console import print_report
 
 
 def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results:
-    """All tables of measures and utilities."""
     given = (x, y, asked, settings())
     return results(
         means=means(*given),
@@ -35,7 +34,6 @@ def made_report(given: Results) -> Report:
 
 
 def made_up(**changes: object) -> Results:
-    """Of two runs and four queries."""
     columns = {("r", "A", 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
     changed = {**columns, **changes.get("utility", {})}  # type: ignore[dict-item]
     return results_of(measured(columns), used(changed), numbered(4))

@@ -42,7 +42,6 @@ class Service:
 
 @contextlib.contextmanager
 def serving(answer: Answer) -> Iterator[Service]:
-    """While open, the service answers."""
     service = Service(answer)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(service))
     service.url = f"http://127.0.0.1:{server.server_port}/search"

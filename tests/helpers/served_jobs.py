@@ -34,7 +34,6 @@ def server() -> Iterator[MisbehavingServer]:
 
 
 def config_of(server: MisbehavingServer, **settings: Any) -> ReaderConfig:
-    """A reader behind the server."""
     known = {"kind": "served", "model": MODEL, "base_url": server.url, "revision": "1", "concurrency": 16}
     return ReaderConfig(**{**known, **settings})
 

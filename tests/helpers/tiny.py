@@ -99,16 +99,13 @@ class Tiny:
 
     @property
     def queries(self) -> pathlib.Path:
-        """The question file."""
         return self.folder / "queries.jsonl"
 
     @property
     def passages(self) -> pathlib.Path:
-        """The passage file."""
         return self.folder / "passages.jsonl"
 
     def run(self, name: str) -> pathlib.Path:
-        """The file of a run."""
         return self.folder / f"{name}.trec"
 
     def with_config(self, **changes: object) -> Tiny:
@@ -117,7 +114,6 @@ class Tiny:
 
 
 def kilt_line(query_id: str, question: str, answer: str, page: str | None) -> str:
-    """A question in KILT's form."""
     output: dict[str, object] = {"answer": answer}
     if page:
         output["provenance"] = [{"wikipedia_id": page}]
@@ -139,7 +135,6 @@ def trec_lines(lists: dict[str, str]) -> str:
 
 
 def write_tiny(folder: pathlib.Path) -> Tiny:
-    """Write the files."""
     tiny = Tiny(
         folder=folder,
         config=JobConfig(
@@ -230,7 +225,6 @@ def results(tiny: Tiny) -> list[pl.DataFrame]:
 
 
 def assert_same(found: list[pl.DataFrame], expected: list[pl.DataFrame]) -> None:
-    """The same `results`."""
     for one, other in zip(found, expected, strict=True):
         assert_frame_equal(one, other)
 

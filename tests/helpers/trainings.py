@@ -50,7 +50,6 @@ def given_lines(num: int, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def write_given(path: pathlib.Path, lines: list[dict[str, Any]]) -> str:
-    """The lines as a file."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(path)
 
@@ -84,19 +83,16 @@ def tiny_training(folder: pathlib.Path, *, dropout: float = 0.0, **changes: Any)
 
 
 def trainer(config: TrainConfig) -> Trainer:
-    """A trainer in this process, without Ray."""
     torch.set_num_threads(1)
     prepare(config)
     return Trainer(config, start_folder(config))
 
 
 def run(config: TrainConfig) -> State:
-    """Train in this process, without Ray."""
     return trainer(config).run()
 
 
 def result(config: TrainConfig) -> dict[str, torch.Tensor]:
-    """The weights of the newest checkpoint."""
     newest = max(pathlib.Path(config.out, "checkpoints").glob("step-*"))
     weights: dict[str, torch.Tensor] = torch.load(newest / "tensors.pt")["model"]
     return weights

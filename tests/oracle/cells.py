@@ -33,7 +33,6 @@ EVENTS = {**{name: ((name,), tuple(NAMES.values())) for name in NAMES.values()},
 
 
 def cells_of(readings: Readings) -> list[Row]:
-    """CELLS."""
     found: list[Row] = []
     for run, name, depth, documents in readings.lists:
         if run not in REFERENCES:
@@ -68,7 +67,6 @@ def slices_of(readings: Readings, part: Part) -> Iterator[Part]:
 
 
 def cell_tables(readings: Readings) -> dict[str, list[Row]]:
-    """CELLS, CELL_SHARES, CELL_COMPARISONS and COMPLEMENTS."""
     world, cells = readings.world, cells_of(readings)
     alone, indicators, has_cell = Columns(), Columns(), dict[Row, set[str]]()
     for reader, score, run, name, depth, is_alone, _, _, cell in cells:
@@ -88,16 +86,8 @@ def cell_tables(readings: Readings) -> dict[str, list[Row]]:
                 places, judged = known(row), has_cell.get(name[:6], set())
                 share = chance.wilson(sum(row[one] == 1 for one in places), len(places), part.confidence)
                 counts = sum(row[one] == 1 for one in places), len(places), len({*piece.ids} - judged)
-                names = (
-                    part.dataset,
-                    name.reader,
-                    name.score,
-                    name.run_id,
-                    name.depth,
-                    *piece.slice,
-                    name.measure,
-                )
-                shares.append((*names, *share, *counts))
+                names = part.dataset, name.reader, name.score, name.run_id, name.depth
+                shares.append((*names, *piece.slice, name.measure, *share, *counts))
     complements = [row for part in parts_of(world, alone) for row in _complements(part)]
     return {"cells": cells, "cell_shares": shares, "cell_comparisons": compared, "complements": complements}
 

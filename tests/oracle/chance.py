@@ -72,15 +72,8 @@ def ends(resampled: Array, confidence: float) -> tuple[float | None, float | Non
     defined = np.sort(resampled[~np.isnan(resampled)])
     if not len(defined) or len(resampled) - len(defined) > 0.05 * len(resampled):
         return None, None
-    return quantile(defined, (1 - confidence) / 2), quantile(defined, (1 + confidence) / 2)
-
-
-def quantile(ordered: Array, share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    return float(
-        ordered[below] + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below])
-    )
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
 
 
 def mean_interval(row: Values, weights: Array, confidence: float) -> tuple[float | None, ...]:
@@ -100,7 +93,6 @@ def divided(above: Array, below: Array) -> Array:
 
 
 def signs(values: Array) -> Array:
-    """The sign of each difference of two values."""
     return np.sign(values[:, None] - values[None, :])
 
 
@@ -138,7 +130,6 @@ def permutation_p(name: str, x: Array, y: Array, orders: Array) -> float:
 
 
 def wilson(positive: int, count: int, confidence: float) -> tuple[float | None, ...]:
-    """A share and Wilson's interval."""
     if not count:
         return None, None, None
     interval = stats.binomtest(positive, count).proportion_ci(confidence, method="wilson")

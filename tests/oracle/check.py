@@ -18,9 +18,9 @@ from oracle.chance import About
 from oracle.credits import credit_tables
 from oracle.inputs import read_world
 from oracle.lists import END_TO_END, columns_of, utilities_of
+from oracle.lists import retrieval_measures as retrieval_measures
 from oracle.outputs import output_tables
 from oracle.readings import Readings, Row, input_tables
-from oracle.retrieval import retrieval_measures as retrieval_measures
 
 _COLUMN = "dataset reader score annotator run_id depth measure cutoff ideal"
 _PAIR = "reader score annotator run_a run_b depth measure cutoff ideal"
@@ -131,13 +131,11 @@ def tables_of(config: dict[str, Any]) -> dict[str, list[Row]]:
 
 
 def sealed_tables(config: dict[str, Any]) -> list[str]:
-    """Names of the tables that a job has sealed."""
     out = pathlib.Path(config["out"])
     return sorted({str(path.parent.relative_to(out)) for path in out.rglob("part-*.parquet")})
 
 
 def read(config: dict[str, Any], name: str) -> pl.DataFrame:
-    """A sealed table."""
     return pl.read_parquet(pathlib.Path(config["out"]) / name / "part-*.parquet")
 
 
@@ -151,7 +149,6 @@ def differences(config: dict[str, Any], computed: dict[str, list[Row]]) -> list[
 
 
 def of_table(name: str, sealed: pl.DataFrame, computed: list[Row]) -> Iterator[str]:
-    """Yield what differs in a table."""
     key, others = (part.split() for part in TABLES[name])
     if unknown := {*sealed.columns} - {*key, *others} - UNKNOWABLE.get(name, set()):
         yield f"{name}: the oracle has no columns {sorted(unknown)}"

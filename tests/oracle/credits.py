@@ -77,7 +77,6 @@ def _weights(credit: str, documents: list[str], doc_id: str) -> dict[tuple[str, 
 
 
 def credit_tables(readings: Readings) -> dict[str, list[Row]]:
-    """CREDITS, CREDIT_AGREEMENT and CREDIT_SHARES."""
     found = list(_credits(readings))
     labelled = [
         dataclasses.replace(one, annotator=annotator, label=labels[one.query_id, one.doc_id])

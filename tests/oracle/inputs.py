@@ -109,7 +109,6 @@ def tokens(text: str) -> list[str]:
 
 
 def read_world(config: dict[str, Any]) -> World:
-    """Read the files that a config names."""
     records = [(path, record) for path in config["queries"] for record in _json_lines(path)]
     questions = {record["id"]: _question(record, path, config) for path, record in records}
     questions = dict(sorted(questions.items()))

@@ -15,7 +15,6 @@ LIMITS = {"wow": 150}
 
 
 def output_tables(readings: Readings) -> dict[str, list[Row]]:
-    """The tables of the stage of a comparison."""
     world = readings.world
     lists: dict[Row, set[tuple[str, tuple[str, ...]]]] = {}
     singles = world.pairs if {*OF_READER} & {*world.config["annotators"]} else []

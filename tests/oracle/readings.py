@@ -39,7 +39,8 @@ class Readings:
             response = stored[row["model"], row["question_key"], row["passages_key"]]
             self.responses[row["query_id"], tuple(row["doc_ids"])] = response
             self.reader[row["query_id"]] = row["reader"]
-        self.labels, self.fact_labels = self._labels(), self._fact_labels()
+        self.fact_labels = self._fact_labels()
+        self.labels = self._labels()
         self.lists = self._lists()
 
     def output(self, query_id: str, doc_ids: list[str]) -> Any:
@@ -50,7 +51,6 @@ class Readings:
         return score(question.score, self.output(query_id, doc_ids), tuple(question.answers))
 
     def names(self, query_id: str) -> tuple[str, str]:
-        """Reader and score of a question."""
         return self.reader[query_id], self.world.questions[query_id].score
 
     def _lists(self) -> list[tuple[str, str, int, list[str]]]:
@@ -108,8 +108,7 @@ class Readings:
             case "erag":
                 return self.score(name, [doc_id])
             case "erag_facts":
-                output = self.output(name, [doc_id])
-                values = [score(question.score, output, tuple(forms)) for forms in question.facts]
+                values = self.fact_labels[name, doc_id]
                 return None if None in values else math.fsum(values) / len(values)  # type: ignore[arg-type]
             case "provenance":
                 return None if passage["page_id"] is None else float(passage["page_id"] in question.pages)
@@ -129,10 +128,8 @@ def score(name: str, output: str | None, answers: tuple[str, ...]) -> float | No
     """The score of an output; the best gold answer counts, and those that are nothing once normalised never match."""
     if output is None:
         return None
-    text, usable = (
-        output.strip(),
-        [one.strip() for one in answers if (one if name == "accuracy" else normal(one))],
-    )
+    text = output.strip()
+    usable = [one.strip() for one in answers if (one if name == "accuracy" else normal(one))]
     if not text or not usable:
         return 0.0
     if name == "accuracy":

@@ -71,7 +71,6 @@ def parts_of(world: World, columns: Columns) -> list[Part]:
 
 
 def means(part: Part) -> Iterator[Row]:
-    """MEANS."""
     for name, row in part.columns.items():
         values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
         yield (
@@ -97,41 +96,47 @@ def _fits(name: Name, target: Name) -> bool:
 def correlations(part: Part) -> Iterator[Row]:
     """CORRELATIONS over the queries of a run, and over runs."""
     for (name, x), (target, y) in itertools.product(part.measured.items(), part.ends.items()):
-        places = known(x, y)
-        a, b, weights = at(x, places), at(y, places), part.weights[:, places]
-        for statistic in part.statistics if _fits(name, target) else ():
-            value, ceiling, varied = _agreement(statistic, a, b)
-            low = high = p_value = None
-            if value is not None:
-                low, high = chance.ends(chance.statistic_of(statistic, a, b, weights), part.confidence)
-                orders = part.draws.orders_among(places)
-                p_value = chance.permutation_p(statistic, a, b, orders) if len(places) >= 3 else None
-            counts = len(places), 1, len(x) - len(places), varied
-            first = name._replace(reader=target.reader, score=target.score)
-            yield ("queries", statistic, *first, value, low, high, ceiling, p_value, *counts, low is None)
+        if _fits(name, target):
+            places = known(x, y)
+            weights, counts = part.weights[:, places], (len(places), 1, len(x) - len(places))
+            orders = part.draws.orders_among(places) if len(places) >= 3 else None
+            yield from _agreements(part, name, target, at(x, places), at(y, places), weights, orders, counts)
     for (name, runs), (target, used) in itertools.product(
         _by_run(part.measured).items(), _by_run(part.ends).items()
     ):
-        if not _fits(name, target):
-            continue
-        judged = [run for run in runs if run in used and known(runs[run], used[run])]
-        places = known(*(row for run in judged for row in (runs[run], used[run]))) if judged else []
-        judged = judged if places else []
-        a, b = (np.array([_mean(of[run], places) for run in judged]) for of in (runs, used))
-        for statistic in part.statistics:
-            value, ceiling, varied = _agreement(statistic, a, b)
-            is_tested = value is not None and len(a) >= 8
-            orders = Draws(len(a), part.world.config).orders if is_tested else None
-            p_value = None if orders is None else chance.permutation_p(statistic, a, b, orders)
-            counts = len(places), len(judged), len(part.ids) - len(places), varied
-            first = name._replace(reader=target.reader, score=target.score)
-            yield ("runs", statistic, *first, value, None, None, ceiling, p_value, *counts, not is_tested)
+        if _fits(name, target):
+            judged = [run for run in runs if run in used and known(runs[run], used[run])]
+            places = known(*(row for run in judged for row in (runs[run], used[run]))) if judged else []
+            judged = judged if places else []
+            a, b = (np.array([_mean(of[run], places) for run in judged]) for of in (runs, used))
+            counts = len(places), len(judged), len(part.ids) - len(places)
+            orders = Draws(len(a), part.world.config).orders if len(a) >= 8 else None
+            yield from _agreements(part, name, target, a, b, None, orders, counts)
 
 
-def _agreement(statistic: str, a: chance.Array, b: chance.Array) -> tuple[float | None, float | None, int]:
-    """Value, ceiling, and how many values are not the most frequent one."""
+def _agreements(
+    part: Part,
+    name: Name,
+    target: Name,
+    a: chance.Array,
+    b: chance.Array,
+    weights: chance.Array | None,
+    orders: chance.Array | None,
+    counts: tuple[int, int, int],
+) -> Iterator[Row]:
+    """A row for each statistic: over queries with resamples, over runs without."""
+    # how many values are not the most frequent one
     varied = min(len(one) - max((list(one).count(x) for x in one), default=0) for one in (a, b))
-    return chance.of_all(statistic, a, b), chance.of_all(statistic, np.sort(a), np.sort(b)), varied
+    first = name._replace(reader=target.reader, score=target.score)
+    for statistic in part.statistics:
+        value, ceiling = (chance.of_all(statistic, *of) for of in ((a, b), (np.sort(a), np.sort(b))))
+        low = high = p_value = None
+        if value is not None and weights is not None:
+            low, high = chance.ends(chance.statistic_of(statistic, a, b, weights), part.confidence)
+        if value is not None and orders is not None:
+            p_value = chance.permutation_p(statistic, a, b, orders)
+        over, has_reason = ("queries", low is None) if weights is not None else ("runs", p_value is None)
+        yield (over, statistic, *first, value, low, high, ceiling, p_value, *counts, varied, has_reason)
 
 
 def _mean(row: Values, places: list[int]) -> float:
@@ -175,7 +180,7 @@ def _p_of_zero(resampled: chance.Array) -> float:
             low = 1.0
         for _ in range(60 if low < high else 0):
             middle = (low + high) / 2
-            low, high = (middle, high) if chance.quantile(values, middle) <= 0 else (low, middle)
+            low, high = (middle, high) if np.quantile(values, middle) <= 0 else (low, middle)
         found.append(low)
     return min(1.0, max(2 * min(found), 2 / (len(ordered) + 1)))
 
@@ -233,7 +238,6 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
 
 
 def best_depths(part: Part) -> Iterator[Row]:
-    """BEST_DEPTHS."""
     runs: dict[tuple[str, str, str], dict[int, list[float | None]]] = {}
     for name, row in part.ends.items():
         runs.setdefault((name.reader, name.score, name.run_id), {})[name.depth] = row
@@ -281,19 +285,10 @@ def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
         others = [(one, value) for number, one, value in read if number != without]
         if len(others) < 20:
             return 0.0, 0.0
-        count, sum_x, sum_y = (
-            len(others),
-            math.fsum(one for one, _ in others),
-            math.fsum(y for _, y in others),
-        )
-        squares = math.fsum(one * one for one, _ in others) * (1 + 1e-6)
-        determinant = count * squares - sum_x * sum_x
-        slope = (
-            (count * math.fsum(one * y for one, y in others) - sum_x * sum_y) / determinant
-            if determinant > 0
-            else 0.0
-        )
-        return (sum_y - slope * sum_x) / count, slope
+        one, y = np.array(others).T
+        determinant = len(one) * (one @ one) * (1 + 1e-6) - one.sum() ** 2
+        slope = (len(one) * (one @ y) - one.sum() * y.sum()) / determinant if determinant > 0 else 0.0
+        return float(y.sum() - slope * one.sum()) / len(one), float(slope)
 
     found: list[float | None] = [None] * len(row)
     for number, place in enumerate(places):
@@ -309,7 +304,6 @@ def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
 
 
 def auxiliary_means(part: Part) -> Iterator[Row]:
-    """AUXILIARY_MEANS."""
     for name, one in part.estimates.items():
         intervals = (
             chance.mean_interval(row, part.weights, part.confidence)

@@ -98,24 +98,22 @@ def _weights_with_constant_resamples(num_constant: int) -> np.ndarray:
 
 
 @both_statistics
-def test_few_undefined_resamples_are_left_out(statistic: str) -> None:
-    result = agree([0, 1, 2, 3], [0, 1, 1, 1], statistic, _weights_with_constant_resamples(5))
-    assert result.low == result.high == pytest.approx(result.value)
-    assert result.reason is None
-
-
-@both_statistics
-def test_many_undefined_resamples_leave_no_interval(statistic: str) -> None:
-    result = agree([0, 1, 2, 3], [0, 1, 1, 1], statistic, _weights_with_constant_resamples(6))
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [
+        # few undefined resamples are left out
+        (_weights_with_constant_resamples(5), None),
+        (_weights_with_constant_resamples(6), "no interval: a column is constant in 6.0% of the resamples"),
+        (resample_weights(4, 0), "no interval: no resamples"),
+    ],
+)
+def test_many_undefined_resamples_or_none_leave_no_interval(
+    statistic: str, weights: np.ndarray, reason: str | None
+) -> None:
+    result = agree([0, 1, 2, 3], [0, 1, 1, 1], statistic, weights)
     assert result.value is not None
-    assert (result.low, result.high) == (None, None)
-    assert result.reason == "no interval: a column is constant in 6.0% of the resamples"
-
-
-@both_statistics
-def test_no_resamples_leave_no_interval(statistic: str) -> None:
-    result = agree([0, 1, 2], [0, 1, 1], statistic, resample_weights(3, 0))
-    assert (result.low, result.high, result.reason) == (None, None, "no interval: no resamples")
+    expected = pytest.approx(result.value) if reason is None else None
+    assert (result.low, result.high, result.reason) == (expected, expected, reason)
 
 
 @both_statistics

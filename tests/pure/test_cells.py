@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 import pytest
@@ -24,39 +21,19 @@ from erag_ray.store.schemas import LABELS, RUNS, SLICES, UTILITY
 NONE = pl.DataFrame(SLICES.empty())
 
 
-@dataclass(frozen=True)
-class World:
-    """Labels, lists and end-to-end scores of one reader; depth 0 of ``scores`` is the reader without documents."""
-
-    lists: Mapping[str, Mapping[str, Sequence[str]]]
-    """Run -> query -> documents, best first."""
-    labels: Mapping[tuple[str, str], float | None]
-    scores: Mapping[tuple[str, str, int], float | None]
-    """(run, query, depth) -> score."""
-    queries: Sequence[str]
-    depths: Sequence[int]
-
-    @property
-    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """LABELS, UTILITY and RUNS."""
-        labels = [("r", "s", "erag", *pair, label) for pair, label in self.labels.items()]
-        # labels of others do not count
-        labels += [("", "", "provenance", *pair, 1.0) for pair in self.labels]
-        runs = [
-            (run, query, rank, doc, None)
-            for run, of_run in self.lists.items()
-            for query, docs in of_run.items()
-            for rank, doc in enumerate(docs, 1)
-        ]
-        used = [
-            ("r", "s", "no_passages" if depth == 0 else run, query, depth, score)
-            for (run, query, depth), score in self.scores.items()
-        ]
-        return framed(labels, LABELS), framed(used, UTILITY), framed(runs, RUNS)
-
-    def cells(self, threshold: float | None = None) -> pl.DataFrame:
-        labels, used, runs = self.frames
-        return cells(labels, used, runs, used.unique(["query_id", "reader", "score"]), threshold)
+def tables_of(*names: str) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """LABELS, UTILITY and RUNS of these questions: run A finds d1 for q1, B has no list for it; the reader knows q2."""
+    useful = [("q1", "d1", 1.0), ("q1", "d2", 0.0), ("q2", "d3", 0.0), ("q2", "d4", 0.0)]
+    labels = [("r", "s", "erag", *row) for row in useful]
+    # labels of others do not count
+    labels += [("", "", "provenance", *row[:2], 1.0) for row in useful]
+    scores = [("A", "q1", 2, 0.0), ("A", "q2", 2, 1.0), ("B", "q1", 2, 0.0), ("B", "q2", 2, 0.0)]
+    scores += [("no_passages", "q1", 0, 0.0), ("no_passages", "q2", 0, 1.0)]
+    used = [("r", "s", *row) for row in scores]
+    runs = [("A", "q1", 1, "d1", None), ("A", "q1", 2, "d2", None), ("A", "q2", 1, "d3", None)]
+    runs += [("B", "q2", 1, "d4", None)]
+    made = framed(labels, LABELS), framed(used, UTILITY), framed(runs, RUNS)
+    return tuple(frame.filter(pl.col("query_id").is_in(names)) for frame in made)  # type: ignore[return-value]
 
 
 @settings(max_examples=200)
@@ -88,49 +65,18 @@ def test_the_interval_of_the_gain_holds_what_it_promises(shares: tuple[float, fl
 # --- by hand ---
 
 
-def two_questions(**changes: object) -> World:
-    """Run A finds d1 for q1; run B has no list for it. The reader knows q2."""
-    given = {
-        "lists": {"A": {"q1": ["d1", "d2"], "q2": ["d3"]}, "B": {"q2": ["d4"]}},
-        "labels": {("q1", "d1"): 1.0, ("q1", "d2"): 0.0, ("q2", "d3"): 0.0, ("q2", "d4"): 0.0},
-        "scores": {
-            ("A", "q1", 2): 0.0,
-            ("A", "q2", 2): 1.0,
-            ("B", "q1", 2): 0.0,
-            ("B", "q2", 2): 0.0,
-            ("", "q1", 0): 0.0,
-            ("", "q2", 0): 1.0,
-        },
-        "queries": ["q1", "q2"],
-        "depths": [2],
-    }
-    return World(**{**given, **changes})  # type: ignore[arg-type]
-
-
 def test_without_erags_labels_there_are_lists_and_no_cells() -> None:
-    labels, used, runs = two_questions().frames
-    found = cells(labels.filter(annotator="provenance"), used, runs, used.clear(), None)
-    assert found["list"].null_count() == 0
+    labels, used, runs = tables_of("q1", "q2")
+    table = cells(labels.filter(annotator="provenance"), used, runs, used.clear(), None)
+    assert table["list"].null_count() == 0
     # B has no list for q1, but nobody asked whether a document is useful
-    assert found["alone"].null_count() == found["cell"].null_count() == found.height > 0
-
-
-def columns_of(found: pl.DataFrame, names: Sequence[str]) -> list:
-    return cell_columns(found, queries(*((name, "d", "s") for name in names)), settings_of())
+    assert table["alone"].null_count() == table["cell"].null_count() == table.height > 0
 
 
 def test_one_question_has_shares_and_settles_nothing() -> None:
-    world = two_questions()
-    one = World(
-        lists={
-            run: {q: docs for q, docs in of_run.items() if q == "q2"} for run, of_run in world.lists.items()
-        },
-        labels={pair: label for pair, label in world.labels.items() if pair[0] == "q2"},
-        scores={key: score for key, score in world.scores.items() if key[1] == "q2"},
-        queries=["q2"],
-        depths=[2],
-    )
-    columns = columns_of(one.cells(), ["q2"])
+    labels, used, runs = tables_of("q2")
+    table = cells(labels, used, runs, used.unique(["query_id", "reader", "score"]), None)
+    columns = cell_columns(table, queries(("q2", "d", "s")), settings_of())
     shares = cell_shares(columns, NONE, settings_of())
     assert shares.filter(run_id="A", cell="list_only").select("share", "num_queries").rows() == [(1.0, 1)]
     assert set(cell_comparisons(columns, settings_of())["p_value"]) == {1.0, None}

@@ -34,7 +34,6 @@ def file(tmp_path: pathlib.Path) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The message of a command line that is wrong."""
     with pytest.raises(SystemExit) as stopped:
         parse(JobConfig, "A job.", arguments)
     assert stopped.value.code == 2
@@ -195,27 +194,7 @@ def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("depth", "deep"),
-        ("depth", "2.5"),
         ("depth", "null"),
-        ("reader.dtype", "float8"),
-        ("reader.stop_at_newline", "perhaps"),
-        ("queries", "questions.jsonl"),
-        ("runs", "bm25.trec"),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
-    file: str, capsys: pytest.CaptureFixture[str], option: str, value: str
-) -> None:
-    message = refused(capsys, "--config", file, f"--{option}", value)
-    assert re.search(
-        rf"^error: {re.escape(option)}\b.*(: expected .*, got | has no value)", message, re.MULTILINE
-    )
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
         ("end_to_end_depths", "[1, 6]"),
         ("confidence", ".nan"),
         ("threshold", ".nan"),

@@ -40,6 +40,13 @@ WRONG: dict[Any, list[Any]] = {
 }
 
 
+GIVEN: dict[str, Any] = {
+    "questions": [{"question": "Who?", "answers": ["Ann"]}],
+    "reader": {"kind": "echo"},
+    "runs": {"a": {"1": [("d1", "Ann built it.")]}},
+}
+
+
 def cases(kind: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every key of a config with each wrong value of its type."""
     for name, hint in field_hints(kind).items():
@@ -110,11 +117,7 @@ def test_a_wrong_type_on_the_command_line_is_one_message(capsys: pytest.CaptureF
 
 
 def test_a_wrong_type_from_python_is_one_message_before_anything_is_written(tmp_path: pathlib.Path) -> None:
-    given = {
-        "questions": [{"question": "Who?", "answers": ["Ann"]}],
-        "reader": er.Function(list, name="mine", revision="1"),
-        "runs": {"a": {"1": [("d1", "Ann built it.")]}},
-    }
+    given = {**GIVEN, "reader": er.Function(list, name="mine", revision="1")}
     arguments = {"queries", "runs", "retrievers", "passages", "out", "reader", "judge", "auxiliary_reader"}
     for path, value in [
         *cases(JobConfig),
@@ -164,13 +167,8 @@ def test_a_wrong_type_from_python_is_one_message_before_anything_is_written(tmp_
 def test_a_wrong_argument_of_python_names_the_nearest_right_form(
     arguments: dict[str, Any], message: str
 ) -> None:
-    given = {
-        "questions": [{"question": "Who?", "answers": ["Ann"]}],
-        "reader": {"kind": "echo"},
-        "runs": {"a": {"1": [("d1", "Ann built it.")]}},
-    }
     with pytest.raises(InputError) as refused:
-        er.compare(**{**given, **arguments})
+        er.compare(**{**GIVEN, **arguments})
     (problem,) = refused.value.problems
     assert problem.startswith(message)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import importlib.util
 import os
 import pathlib
 import tempfile
@@ -18,7 +19,7 @@ from pages import page_line, page_of, words
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.corpus import make_corpus
 from erag_ray.data.passages.load import load_passages
-from erag_ray.data.passages.splitters import SPLITTERS, whitespace100
+from erag_ray.data.passages.splitters import SPLITTERS, recursive_characters, splitter_named, whitespace100
 from erag_ray.store.schemas import CORPUS
 from erag_ray.store.sharded_tasks import Tasks, do_tasks
 from erag_ray.store.tables import TableStore
@@ -109,18 +110,6 @@ def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_pa
     assert (manifest["config"]["num_pages"], manifest["num_rows"]) == (3, 4)
 
 
-def test_parts_are_bounded_and_do_not_change_the_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    whole = make_corpus(source, str(tmp_path / "whole"))
-    parted = make_corpus(source, str(tmp_path / "parted"), per_part=3)
-    sizes = [
-        pq.read_metadata(path).num_rows for path in sorted(pathlib.Path(parted.folder).glob("*.parquet"))
-    ]
-    assert sizes == [3, 1]
-    found = [load_passages(made.folder, Diagnostics()) for made in (whole, parted)]
-    assert found[0].equals(found[1])
-    assert found[0].height == 4
-
-
 @settings(max_examples=15)
 @given(per_piece=st.integers(50, 3000), per_part=st.integers(1, 5))
 def test_pieces_change_nothing(per_piece: int, per_part: int) -> None:
@@ -131,6 +120,9 @@ def test_pieces_change_nothing(per_piece: int, per_part: int) -> None:
         assert (cut.num_pages, cut.num_passages, cut.notes) == (3, 4, whole.notes)
         one, two = (TableStore(f"{folder}/{name}").read(CORPUS) for name in ("whole", "cut"))
         assert one.equals(two)
+        assert one.equals(load_passages(cut.folder, Diagnostics()))
+        sizes = [pq.read_metadata(path).num_rows for path in pathlib.Path(cut.folder).glob("*.parquet")]
+        assert max(sizes) <= per_part
 
 
 @pytest.mark.parametrize("per_piece", [30, 100, 700, 2000, 10_000])
@@ -273,3 +265,25 @@ def test_the_wanted_passages_of_a_sealed_folder(source: pathlib.Path, tmp_path: 
     assert rows["doc_id"].to_list() == ["12#3", "14#1"]
     assert diagnostics.errors == ()
     assert rows.schema["text"] == pl.String
+
+
+def test_characters_are_cut_at_the_widest_gap() -> None:
+    first, second = "a" * 200, "b" * 150
+    assert list(recursive_characters(page_of("T", first, "Section::::S", second))) == [first, second]
+    assert list(recursive_characters(page_of("T", "short\n", " one "))) == ["short\n\none"]
+    assert list(recursive_characters(page_of("T"))) == []
+
+
+def test_whole_pieces_of_at_most_20_characters_overlap() -> None:
+    found = list(recursive_characters(page_of("T", " ".join(["word"] * 100))))
+    # 60 words of four letters with 59 spaces are 299 characters; four words with their spaces are the overlap
+    assert [len(text.split()) for text in found] == [60, 44]
+    assert all(len(text) <= 300 for text in found)
+
+
+def test_a_splitter_whose_package_is_missing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        ValueError, match="recursive_characters needs the package langchain_text_splitters, which"
+    ):
+        splitter_named("recursive_characters")

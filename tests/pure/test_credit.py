@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import polars as pl
 import pytest
+from cell_tables import framed
 from evaluated import queries
 from evaluated import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.analyses.cells import CELLS
 from erag_ray.config.job import CREDITS as NAMES
 from erag_ray.config.job import ORDERS, JobConfig
 from erag_ray.extras.credit.agreement import labelled_credits
@@ -22,7 +22,7 @@ from erag_ray.extras.credit.lists import CreditLists, credit_lists, order_lists,
 from erag_ray.extras.credit.orders import order_effects
 from erag_ray.extras.credit.schemas import CREDITS, ORDER_UTILITY
 from erag_ray.extras.credit.values import credits_of
-from erag_ray.store.schemas import LABELS, SLICES, UTILITY
+from erag_ray.store.schemas import LABELS, UTILITY
 
 SetFunction = Callable[[tuple[str, ...]], float | None]
 Ranked = Mapping[tuple[str, str], Sequence[str]]
@@ -36,7 +36,6 @@ def ranked_of(lists: Ranked, depth: int = 9) -> pl.DataFrame:
 
 
 def scored(lists: CreditLists, function: SetFunction) -> pl.DataFrame:
-    """The score of each subset."""
     values = [function(tuple(docs)) for docs in lists.subsets["doc_ids"].to_list()]
     return lists.subsets.with_columns(
         reader=pl.lit("r"), score=pl.lit("s"), value=pl.Series(values, dtype=pl.Float64)
@@ -232,14 +231,9 @@ def tables_of(rows: Documents) -> tuple[pl.DataFrame, pl.DataFrame]:
     """CREDITS of one run and LABELS by eRAG."""
     credits = [("r", "s", "a", q, 3, "marginal", d, 1, credit, 0.0) for q, d, _, credit in rows]
     labels = [("r", "s", "erag", q, d, label) for q, d, label, _ in rows]
-    return framed(CREDITS, credits), framed(LABELS, labels)
+    return framed(credits, CREDITS), framed(labels, LABELS)
 
 
-def framed(schema: object, rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=pl.DataFrame(schema.empty()).schema, orient="row")  # type: ignore[attr-defined]
-
-
-NO_SLICES, NO_CELLS = framed(SLICES, []), framed(CELLS, [])
 graded = st.sampled_from([None, 0.0, 0.5, 1.0])
 documents = st.lists(
     st.tuples(st.integers(0, 4), graded, st.sampled_from([None, -0.5, 0.0, 0.5, 1.0])),
@@ -255,7 +249,7 @@ documents = st.lists(
 def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:
     credits, labels = tables_of([("q00", "d0", 1.0, 1.0)])
     others = [("", "", "provenance", "q00", "d0", 1.0), ("r", "", "gold_likelihood", "q00", "d0", 0.3)]
-    labelled = labelled_credits(credits, pl.concat([labels, framed(LABELS, others)]))
+    labelled = labelled_credits(credits, pl.concat([labels, framed(others, LABELS)]))
     assert sorted(labelled["annotator"]) == ["erag", "gold_likelihood", "provenance"]
 
 
@@ -264,11 +258,11 @@ def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:
 def test_order_effects_are_paired_differences(values: list[tuple[float | None, float | None]]) -> None:
     names = [f"q{i:02}" for i in range(len(values))]
     utility = framed(
-        UTILITY, [("r", "s", "a", q, 3, as_is) for q, (as_is, _) in zip(names, values, strict=True)]
+        [("r", "s", "a", q, 3, as_is) for q, (as_is, _) in zip(names, values, strict=True)], UTILITY
     )
     changed = framed(
-        ORDER_UTILITY,
         [("r", "s", "a", q, 3, "reversed", new) for q, (_, new) in zip(names, values, strict=True)],
+        ORDER_UTILITY,
     )
     (row,) = order_effects(changed, utility, questions(9), settings_of()).iter_rows(named=True)
     differences = [new - as_is for as_is, new in values if new is not None and as_is is not None]
@@ -289,7 +283,7 @@ def test_p_values_of_orders_are_adjusted_over_runs_and_orders() -> None:
         for order in ORDERS[:2]:
             new = generator.integers(0, 2, 40)
             changed += [("r", "s", run, f"q{i:02}", 3, order, float(value)) for i, value in enumerate(new)]
-    table = order_effects(framed(ORDER_UTILITY, changed), framed(UTILITY, used), questions(40), settings_of())
+    table = order_effects(framed(changed, ORDER_UTILITY), framed(used, UTILITY), questions(40), settings_of())
     smallest = table["p_value"].min()
     assert table.height == 4
     (adjusted,) = table.filter(p_value=smallest)["p_adjusted"]

@@ -1,6 +1,9 @@
 """QUERIES, RUNS, CORPUS and gold_answers together; and the whole walk on real data where there is some."""
 
+import functools
+import gzip
 import pathlib
+from collections.abc import Callable
 
 import polars as pl
 import pytest
@@ -34,13 +37,18 @@ def corpus_of(**texts: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CORPUS_COLUMNS, orient="row")
 
 
+def checked(*tables: pl.DataFrame, **options: int) -> Diagnostics:
+    diagnostics = Diagnostics()
+    check_inputs(*tables, diagnostics, **options)
+    return diagnostics
+
+
 QUERIES = queries_of(q1=["a"], q2=["b"])
 CORPUS = corpus_of(p1_d1="x", p1_d2="y")
 
 
 def test_inputs_that_fit_give_no_findings() -> None:
-    diagnostics = Diagnostics()
-    check_inputs(QUERIES, run_of("bm25", q1=["d1"], q2=["d2", "d1"]), CORPUS, diagnostics)
+    diagnostics = checked(QUERIES, run_of("bm25", q1=["d1"], q2=["d2", "d1"]), CORPUS)
     assert diagnostics.errors == diagnostics.warnings == ()
 
 
@@ -58,29 +66,25 @@ def test_unknown_documents_are_named_within_the_depth_and_the_sample() -> None:
     runs = pl.concat(
         [run_of("bm25", q1=["d1", "d8"], q2=["d9"], q3=["d7"]), run_of("dense", q1=["d9"], q2=["d1"])]
     )
-    diagnostics = Diagnostics()
-    check_inputs(QUERIES, runs, CORPUS, diagnostics, depth=1)  # d8 is at rank 2, q3 is no question
+    diagnostics = checked(QUERIES, runs, CORPUS, depth=1)  # d8 is at rank 2, q3 is no question
     assert diagnostics.errors == (
         "run 'bm25', query 'q2': document 'd9' is not in the passages",
         "run 'dense', query 'q1': document 'd9' is not in the passages",
     )
-    diagnostics = Diagnostics()
-    check_inputs(QUERIES, runs, CORPUS, diagnostics)
+    diagnostics = checked(QUERIES, runs, CORPUS)
     assert "run 'bm25', query 'q1': document 'd8' is not in the passages" in diagnostics.errors
 
 
 def test_no_query_in_common_is_a_problem_of_that_run_only() -> None:
     runs = pl.concat([run_of("bm25", q1=["d1"], q2=["d1"]), run_of("dense", other=["d1"])])
-    diagnostics = Diagnostics()
-    check_inputs(QUERIES, runs, CORPUS, diagnostics)
+    diagnostics = checked(QUERIES, runs, CORPUS)
     assert diagnostics.errors == (
         "run 'dense' has no query in common with the questions (such as 'other' against 'q1')",
     )
 
 
 def test_queries_without_a_list_and_lists_outside_the_sample_are_counted() -> None:
-    diagnostics = Diagnostics()
-    check_inputs(QUERIES, run_of("bm25", q2=["d1"], q8=["d1"], q9=["d1"]), CORPUS, diagnostics)
+    diagnostics = checked(QUERIES, run_of("bm25", q2=["d1"], q8=["d1"], q9=["d1"]), CORPUS)
     assert diagnostics.errors == ()
     assert diagnostics.warnings == (
         "run 'bm25': queries without a list: 1 (q1)",
@@ -89,8 +93,7 @@ def test_queries_without_a_list_and_lists_outside_the_sample_are_counted() -> No
 
 
 def test_ids_that_trec_files_cannot_hold_are_noted() -> None:
-    diagnostics = Diagnostics()
-    check_inputs(queries_of(q1=["a"]), run_of("bm25", q1=["d 1"]), corpus_of(**{"p_d 1": "x"}), diagnostics)
+    diagnostics = checked(queries_of(q1=["a"]), run_of("bm25", q1=["d 1"]), corpus_of(**{"p_d 1": "x"}))
     assert diagnostics.warnings == ("ids with white space, which TREC files cannot hold: 1 ('d 1')",)
 
 
@@ -109,6 +112,32 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
         ("q2", 2, "d2"),
     ]
     assert schemas.conform(lists, schemas.GOLD).num_rows == 5
+
+
+LOADERS: dict[str, Callable[..., object]] = {
+    "no questions in": load_queries,
+    "no passages in": load_passages,
+    "run 'bm25' has no lists": functools.partial(load_run, "bm25"),
+}
+
+
+@pytest.mark.parametrize("empty", LOADERS)
+def test_a_file_that_is_missing_empty_or_damaged_is_named(tmp_path: pathlib.Path, empty: str) -> None:
+    data = gzip.compress(b"\n" * 10_000)
+    damaged = {
+        "cannot be read: No such file or directory": None,
+        "truncated gzip file": data[: len(data) // 2],
+        "damaged gzip file": data[:-8] + bytes(8),
+        empty: b"",
+    }
+    for message, content in damaged.items():
+        path, diagnostics = tmp_path / "nq.jsonl", Diagnostics()
+        if content is not None:
+            path.write_bytes(content)
+        LOADERS[empty](path, diagnostics)
+        (problem,) = diagnostics.errors
+        assert str(path) in problem
+        assert message in problem
 
 
 NONE = "gold passages that are not in the passages: 2 (d1, d2)"

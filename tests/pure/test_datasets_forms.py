@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from input_files import write
 
 import erag_ray as er
 from erag_ray.api.questions import question_records
@@ -28,43 +29,23 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     (
         {"answers": ["Ruhr"], "input": "Which sea?", "output": [{"answer": "North"}]},
         ["Ruhr"],
-        "records with the fields",
+        "records with the fields of plain and kilt",
     ),
-    (
-        {"answer": "Ruhr", "output": "North"},
-        ["Ruhr"],
-        "records with the fields of plain and kilt, read as plain.",
-    ),
-    (
-        {"answers": ["Ruhr"], "_id": "x", "text": "Which sea?"},
-        ["Ruhr"],
-        "records with the fields of plain and beir",
-    ),
+    ({"answer": "Ruhr", "output": "North"}, ["Ruhr"], "the fields of plain and kilt, read as plain."),
+    ({"answers": ["Ruhr"], "_id": "x", "text": "Which sea?"}, ["Ruhr"], "the fields of plain and beir"),
     ({"answer": "Ruhr river", "answer_aliases": ["Ruhr", "Ruhr river"]}, ["Ruhr river", "Ruhr"], ""),
     ({"golden_answers": ["Ruhr", "die Ruhr"]}, ["Ruhr", "die Ruhr"], ""),
-    (
-        {"possible_answers": '["Ruhr", "Rur\\u0068"]'},
-        ["Ruhr", "Rurh"],
-        "answers that are a list written as text",
-    ),
+    ({"possible_answers": '["Ruhr", "Rur\\u0068"]'}, ["Ruhr", "Rurh"], "a list written as text"),
     ({"answers": ["Ruhr"], "golden_answers": ["ruhr"]}, ["Ruhr"], ""),
     (
         {"answers": ["Ruhr"], "golden_answers": ["Ruhr", "Lenne"]},
         ["Ruhr"],
-        "answers also in the fields golden_answers",
+        "also in the fields golden_answers",
     ),
-    (
-        {"answers": ["Ruhr"], "gold": "Lenne"},
-        ["Ruhr"],
-        "answers also in the fields gold, which are not read. Set question",
-    ),
+    ({"answers": ["Ruhr"], "gold": "Lenne"}, ["Ruhr"], "fields gold, which are not read. Set question"),
     ({"answers": SQUAD}, ["Ruhr", "the Ruhr"], ""),
     ({"answers": [{"text": "Ruhr"}, {"text": "Lenne"}]}, ["Ruhr", "Lenne"], ""),
-    (
-        {"answer": {"value": "Ruhr", "aliases": ["Lenne"], "normalized_aliases": ["lenne"]}},
-        ["Ruhr", "Lenne"],
-        "",
-    ),
+    ({"answer": {"value": "Ruhr", "aliases": ["Lenne"], "normalized_aliases": ["x"]}}, ["Ruhr", "Lenne"], ""),
     ({"answers": "['Ruhr', 'Lenne']"}, ["Ruhr", "Lenne"], "answers that are a list"),
     ({"answers": "['Ruhr' 'Len ne'\n 'O\\'Hara']"}, ["Ruhr", "Len ne", "O'Hara"], "answers that are a list"),
     ({"answers": "array(['Ruhr', \"O'Hara\"], dtype=object)"}, ["Ruhr", "O'Hara"], "answers that are a list"),
@@ -84,18 +65,14 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"answer": "Ruhr river", "answerAliases": ["Ruhr"]}, ["Ruhr river", "Ruhr"], ""),
     ({"answer": "Ruhr river", "answer_alias": "Ruhr"}, ["Ruhr river", "Ruhr"], ""),
     *(
-        (
-            {"answer": "Ruhr", name: ["Lenne"]},
-            ["Ruhr"],
-            f"answers also in the fields {name}, which are not read",
-        )
-        for name in (
+        ({"answer": "Ruhr", name: ["Lenne"]}, ["Ruhr"], f"also in the fields {name}, which are not read")
+        for name in [
             "alternative_answers",
             "alias",
             "accepted_answer",
             "normalizedAliases",
             "gold_answer_list",
-        )
+        ]
     ),
     *(
         ({"answer": "Ruhr", name: ["Lenne"]}, ["Ruhr"], "")
@@ -107,16 +84,8 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ),
     # only what is certain
     ({"answers": "{Ruhr, Lenne}"}, ["{Ruhr, Lenne}"], "answers that look like a list"),
-    (
-        {"answers": "<StringArray>\n['Ruhr']\nLength: 1"},
-        ["<StringArray>\n['Ruhr']\nLength: 1"],
-        "answers that look",
-    ),
-    (
-        {"answers": "[Ruhr, Lenne]"},
-        ["[Ruhr, Lenne]"],
-        "answers that look like a list and are kept as one text",
-    ),
+    ({"answers": "<StringArray>\n['Ruhr']"}, ["<StringArray>\n['Ruhr']"], "answers that look"),
+    ({"answers": "[Ruhr, Lenne]"}, ["[Ruhr, Lenne]"], "look like a list and are kept as one text"),
     ({"answers": "Ruhr; Lenne"}, ["Ruhr; Lenne"], ""),
     ({"answers": "('Ruhr')"}, ["('Ruhr')"], ""),
     ({"answers": "[1, 2]"}, ["[1, 2]"], "answers that look like a list"),
@@ -127,11 +96,6 @@ IMPOSSIBLE: list[Any] = [
     "{'text': [], 'answer_start': []}",
     "{'text': array([], dtype=object), 'answer_start': array([], dtype=int32)}",
 ]
-
-
-def lines(path: pathlib.Path, *records: object) -> pathlib.Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
 
 
 def loaded(path: object, **options: Any) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
@@ -148,11 +112,11 @@ def test_answers_are_read_from_their_common_fields_and_forms(
     by_python = question_records([record])
     rows = getattr(by_python, "records", by_python)
     for records in ([record], rows):
-        queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", *records))
+        queries, errors, notes = loaded(write(tmp_path / "q.jsonl", *records))
         assert errors == ()
         assert queries.select("query_id", "question", "answers").rows() == [("q7", "Which river?", answers)]
         assert len(notes) == bool(note), notes
-        assert not note or notes[0].startswith(note)
+        assert not note or note in notes[0]
 
 
 @pytest.mark.parametrize("answers", IMPOSSIBLE)
@@ -164,13 +128,13 @@ def test_squads_unanswerable_questions_are_left_out_by_every_door(
         {"id": "q8", "question": "?"},
     ]
     records[1]["answers"] = answers
-    lines(tmp_path / "q.jsonl", *records)
+    write(tmp_path / "q.jsonl", *records)
     (tmp_path / "list.json").write_text(json.dumps(records, indent=1))
     (tmp_path / "list.json.gz").write_bytes(gzip.compress(json.dumps(records).encode()))
     frame = pl.DataFrame(records)
     frame.write_parquet(tmp_path / "q.parquet")
     by_frame = question_records(pd.DataFrame(records))
-    lines(tmp_path / "python.jsonl", *getattr(by_frame, "records", by_frame))
+    write(tmp_path / "python.jsonl", *getattr(by_frame, "records", by_frame))
     for file in ("q.jsonl", "list.json", "list.json.gz", "q.parquet", "python.jsonl"):
         queries, errors, notes = loaded(tmp_path / file)
         assert errors == (), file
@@ -190,7 +154,7 @@ def test_marks_of_questions_without_an_answer(marks: dict[str, Any], tmp_path: p
     ]
     records[1] |= marks
     for rows in (records, question_records(pd.DataFrame(records, dtype=object)).records):
-        queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", *rows))
+        queries, errors, notes = loaded(write(tmp_path / "q.jsonl", *rows))
         assert (errors, notes) == ((), ("impossible questions, left out: 1 (q8)",))
         assert queries["query_id"].to_list() == ["q7"]
 
@@ -198,7 +162,7 @@ def test_marks_of_questions_without_an_answer(marks: dict[str, Any], tmp_path: p
 def test_answers_of_kilt_and_beir_stand_in_several_places(tmp_path: pathlib.Path) -> None:
     kilt = {"id": "q1", "input": "?", "output": [{"answer": "Ruhr river", "answer_aliases": ["Ruhr"]}]}
     beir = {"_id": "q2", "text": "?", "answers": ["Ruhr"], "metadata": {}}
-    queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", {**kilt, "answer_aliases": ["Rur"]}, beir))
+    queries, errors, notes = loaded(write(tmp_path / "q.jsonl", {**kilt, "answer_aliases": ["Rur"]}, beir))
     assert (errors, notes) == ((), ())
     assert queries["answers"].to_list() == [["Ruhr river", "Rur", "Ruhr"], ["Ruhr"]]
 
@@ -206,14 +170,8 @@ def test_answers_of_kilt_and_beir_stand_in_several_places(tmp_path: pathlib.Path
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (
-            {"gold": ["Ruhr"]},
-            "query 'q7' has no answer. Set question_fields: {answers: gold} if this field has them",
-        ),
-        (
-            {"correct_answers": "Ruhr"},
-            "query 'q7' has no answer. Set question_fields: {answers: correct_answers}",
-        ),
+        ({"gold": ["Ruhr"]}, "no answer. Set question_fields: {answers: gold} if this field has them"),
+        ({"correct_answers": "Ruhr"}, "no answer. Set question_fields: {answers: correct_answers}"),
         ({"answers": []}, "query 'q7' has no answer"),
         ({"answers": "[]"}, "query 'q7' has no answer"),
         ({"answers": ["Ruhr", None]}, "answer None must be a string"),
@@ -223,14 +181,15 @@ def test_answers_of_kilt_and_beir_stand_in_several_places(tmp_path: pathlib.Path
 def test_missing_answers_name_the_field_that_may_have_them(
     fields: dict[str, Any], message: str, tmp_path: pathlib.Path
 ) -> None:
-    path = lines(tmp_path / "q.jsonl", {**SEVEN, **fields})
+    path = write(tmp_path / "q.jsonl", {**SEVEN, **fields})
     _, (error,), _ = loaded(path)
-    assert error.startswith(f"{path}:1: {message}")
+    assert error.startswith(f"{path}:1: ")
+    assert message in error
 
 
 def test_fields_that_the_config_names_are_the_only_ones(tmp_path: pathlib.Path) -> None:
     record = {**SEVEN, "answers": ["Lenne"], "answer_aliases": ["Volme"], "gold": "['Ruhr', 'Rur']"}
-    queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", record), fields={"answers": "gold"})
+    queries, errors, notes = loaded(write(tmp_path / "q.jsonl", record), fields={"answers": "gold"})
     assert errors == ()
     assert queries["answers"].to_list() == [["Ruhr", "Rur"]]
     assert notes == ("answers that are a list written as text, read as a list, of queries: 1 (q7)",)
@@ -244,38 +203,23 @@ def test_a_task_that_is_taken_from_a_files_name_is_said_with_the_score_that_hold
 ) -> None:
     kilt = {"id": "k1", "input": "Ruhr is a river.", "output": [{"answer": "SUPPORTS"}]}
     cases: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-        (
-            "fever-questions.jsonl",
-            QUESTION,
-            {},
-            "is taken for fever (claims), scored by accuracy. Set dataset",
-        ),
+        ("fever-questions.jsonl", QUESTION, {}, "taken for fever (claims), scored by accuracy. Set dataset"),
         (
             "wow.jsonl",
             QUESTION,
             {"score": "match"},
-            "is taken for wow (dialogues), scored by match. Set dataset",
+            "taken for wow (dialogues), scored by match. Set dataset",
         ),
         ("fever-2.jsonl", kilt, {}, "is taken for fever (claims), scored by accuracy"),
         ("fever-dev-kilt.jsonl", kilt, {}, ""),
         ("fever.jsonl", QUESTION, {"dataset": "fever"}, ""),
         ("nq-mine.jsonl", QUESTION, {}, ""),
-        (
-            "mine.jsonl",
-            QUESTION,
-            {},
-            "unknown data set 'mine': treated as question answering, scored by exact_match",
-        ),
+        ("mine.jsonl", QUESTION, {}, "'mine': treated as question answering, scored by exact_match"),
         ("mine.jsonl", QUESTION, {"score": "token_f1"}, "treated as question answering, scored by token_f1"),
-        (
-            "mine.jsonl",
-            QUESTION,
-            {"is_scored": False},
-            "unknown data set 'mine': treated as question answering",
-        ),
+        ("mine.jsonl", QUESTION, {"is_scored": False}, "data set 'mine': treated as question answering"),
     ]
     for file, record, options, note in cases:
-        _, errors, notes = loaded(lines(tmp_path / file, record), **{"dataset": None, **options})
+        _, errors, notes = loaded(write(tmp_path / file, record), **{"dataset": None, **options})
         assert errors == ()
         assert len(notes) == bool(note), (file, notes)
         assert not note or note in notes[0], notes
@@ -385,7 +329,7 @@ def test_qrels_with_other_names_of_columns(header: str, grade: float, tmp_path: 
     }
     text = f"{header}\n{separator.join(map(str, row.values()))}\n"
     (tmp_path / "a.tsv").write_text(text)
-    lines(tmp_path / "a.jsonl", row)
+    write(tmp_path / "a.jsonl", row)
     (tmp_path / "a.json").write_text(json.dumps([row], indent=1))
     pl.DataFrame([row]).write_parquet(tmp_path / "a.parquet")
     for file in ("a.tsv", "a.jsonl", "a.json", "a.parquet"):

@@ -4,6 +4,7 @@ import gzip
 import json
 import pathlib
 import re
+from typing import Any
 
 import polars as pl
 import pytest
@@ -11,8 +12,9 @@ from gold import gold_of
 from guides import section, table_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from input_files import SEA, article, kilt, qa, write
 
-from erag_ray.data.datasets.queries import load_queries
+from erag_ray.data.datasets.queries import LoadedQueries, load_queries
 from erag_ray.data.datasets.questions import QUERY_FORMATS, Question
 from erag_ray.data.datasets.tasks import Dataset, dataset_of_file, find_dataset
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -25,24 +27,14 @@ from erag_ray.store import schemas
 from erag_ray.support.errors import InputError
 
 
-def write(path: pathlib.Path, *records: object) -> pathlib.Path:
-    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def kilt(
-    query_id: object = "q1", question: object = "Who?", *answers: str, **more: object
-) -> dict[str, object]:
-    output = [{"answer": answer} for answer in answers or ("Ann",)]
-    return {"id": query_id, "input": question, "output": output, **more}
+def load(*given: Any, **options: Any) -> tuple[LoadedQueries, Diagnostics]:
+    diagnostics = Diagnostics()
+    return load_queries(*given, diagnostics, **options), diagnostics
 
 
 def problem_of(path: pathlib.Path, **options: object) -> str:
     """The only problem that loading finds."""
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics, **options)  # type: ignore[arg-type]
-    (problem,) = diagnostics.errors
+    (problem,) = load(path, **options)[1].errors
     return problem
 
 
@@ -56,8 +48,7 @@ def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> N
         {"provenance": [{"wikipedia_id": "8"}, {"wikipedia_id": " 9 "}, {"title": "no page"}]},
     ]
     record = {"id": 12, "input": "Where?", "output": output, "gold_doc_ids": ["d2", "d1", "d2"]}
-    diagnostics = Diagnostics()
-    loaded = load_queries(write(tmp_path / "nq-dev-kilt.jsonl", record), diagnostics)
+    loaded, diagnostics = load(write(tmp_path / "nq-dev-kilt.jsonl", record))
     assert loaded.queries.to_dicts() == [
         {
             "query_id": "12",
@@ -87,19 +78,16 @@ def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> N
         ("wow-test_without_answers-kilt.jsonl", "wow", "token_f1", 150, "dialogue"),
         ("queries.wow_topical.jsonl.gz", "wow_topical", "token_f1", 150, "dialogue"),
         ("hotpotqa/queries.jsonl", "hotpotqa", "exact_match", 50, "question"),
+        ("nqueens.jsonl", "nqueens", None, 0, "question"),  # it only shares letters
     ],
 )
 def test_data_set_from_the_file_name(
-    file: str, dataset: str, score: str, max_new_tokens: int, family: str
+    file: str, dataset: str, score: Any, max_new_tokens: int, family: Any
 ) -> None:
     name = dataset_of_file(f"/data/{file}")
     assert name == dataset
-    assert find_dataset(name) == Dataset(score=score, max_new_tokens=max_new_tokens, family=family)
-
-
-def test_a_name_that_only_shares_letters_is_not_known() -> None:
-    assert find_dataset("wowzers") is None
-    assert find_dataset("nqueens") is None
+    expected = score and Dataset(score=score, max_new_tokens=max_new_tokens, family=family)
+    assert find_dataset(name) == expected
 
 
 def test_data_set_name_argument_over_record_over_file(tmp_path: pathlib.Path) -> None:
@@ -136,13 +124,9 @@ def test_unknown_data_set_goes_by_task_or_is_noted(tmp_path: pathlib.Path) -> No
     )
 
 
-def test_mixed_tasks_in_one_unknown_data_set_are_a_problem(tmp_path: pathlib.Path) -> None:
-    path = write(tmp_path / "mine.jsonl", kilt("a", task="qa"), kilt("b", task="fact"))
-    assert f"{path}:2: task 'fact' differs" in problem_of(path)
-
-
 def test_byte_order_mark_blank_lines_and_gzip_whatever_the_name(tmp_path: pathlib.Path) -> None:
     text = f"\ufeff\n{json.dumps(kilt())}\n  \n\n{json.dumps(kilt('q2'))}"
+    assert problem_of(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
     path = tmp_path / "nq.jsonl"
     path.write_bytes(gzip.compress(text.encode()))
     diagnostics = Diagnostics()
@@ -153,8 +137,7 @@ def test_byte_order_mark_blank_lines_and_gzip_whatever_the_name(tmp_path: pathli
 def test_impossible_questions_are_left_out_by_name(tmp_path: pathlib.Path) -> None:
     none = {"id": "no1", "input": "?", "output": [], "meta": {"is_impossible": True}}
     also = {"id": "no2", "input": "?", "output": [], "is_impossible": True}
-    diagnostics = Diagnostics()
-    loaded = load_queries(write(tmp_path / "nq.jsonl", none, kilt(), also), diagnostics)
+    loaded, diagnostics = load(write(tmp_path / "nq.jsonl", none, kilt(), also))
     assert loaded.queries["query_id"].to_list() == ["q1"]
     assert diagnostics.errors == ()
     assert diagnostics.warnings == ("impossible questions, left out: 2 (no1, no2)",)
@@ -169,42 +152,47 @@ def test_answers_that_normalise_to_nothing_are_noted_and_kept(tmp_path: pathlib.
     assert note.endswith(": 3 (q1, q2, q2)")
 
 
-@pytest.mark.parametrize(
-    ("second", "message"),
-    [
-        (kilt("q1"), "2: query id 'q1' repeats the one at {path}:1"),
-        ({"input": "?", "output": [{"answer": "a"}]}, "2: id is missing"),
-        (kilt(" "), "2: id is ' '"),
-        (kilt(True), "2: id is True"),
-        (kilt("q2", ""), "2: query 'q2' has no question"),
-        ({"id": "q2", "output": [{"answer": "a"}]}, "2: query 'q2' has no question"),
-        ({"id": "q2", "input": "?"}, "2: query 'q2' has no answer"),
-        ({"id": "q2", "input": "?", "output": [{"provenance": []}]}, "2: query 'q2' has no answer"),
-        ({"id": "q2", "input": "?", "output": [{"answer": " "}]}, "2: query 'q2' has no answer"),
-        ('{"id": "q2", ', "2: not JSON"),
-        ("[1, 2]", "2: a list where an object is expected"),
-        (kilt("q2", gold_doc_ids="d1"), "2: gold_doc_ids is 'd1'; it must be a list of ids"),
-        (kilt("q2", gold_doc_ids=[None]), "2: gold_doc_ids is [None]"),
-        (kilt("q2", gold_doc_ids=0), "2: gold_doc_ids is 0; it must be a list of ids"),
-        (
-            {"id": "q2", "input": "?", "output": [{"answer": "a", "provenance": False}]},
-            "2: provenance is False; it must be a list of objects",
-        ),
-        (
-            {
-                "id": "q2",
-                "input": "?",
-                "output": [{"answer": "a", "provenance": {}}, {"answer": "b", "provenance": "x"}],
-            },
-            "2: provenance is 'x'; it must be a list of objects",
-        ),
-        ({"id": "q2", "input": "?", "output": [{"answer": "a"}, {"answer": 3}]}, "2: answer 3 must be"),
-        ('{"id": "\\ud800", "input": "?", "output": []}', "2: holds half of a surrogate pair"),
-    ],
-)
-def test_bad_record_is_named_by_line(tmp_path: pathlib.Path, second: object, message: str) -> None:
-    path = write(tmp_path / "nq.jsonl", kilt(), second)
-    assert problem_of(path).startswith(f"{path}:{message.format(path=path)}")
+ANN = {"id": "q2", "input": "?"}
+BAD_RECORDS: list[tuple[Any, str]] = [
+    (kilt("q1"), "query id 'q1' repeats the one at {path}:1"),
+    ({"question": "?", "id": "q1", "answers": "a"}, "query id 'q1' repeats the one at {path}:1"),
+    ({"input": "?", "output": [{"answer": "a"}]}, "id is missing"),
+    (kilt(" "), "id is ' '"),
+    (kilt(True), "id is True"),
+    ({"id": None, "question": "?", "answer": "a"}, "id is None"),
+    (kilt("q2", 5), "input is 5; it must be a string"),
+    ({"id": "q2", "question": ["?"], "answer": "a"}, "question is ['?']; it must be a string"),
+    (kilt("q2", ""), "query 'q2' has no question"),
+    ({"id": "q2", "output": [{"answer": "a"}]}, "query 'q2' has no question"),
+    ({"id": "q2", "question": " ", "answer": "a"}, "query 'q2' has no question"),
+    (ANN, "query 'q2' has no answer"),
+    ({**ANN, "output": [{"provenance": []}]}, "query 'q2' has no answer"),
+    ({**ANN, "output": [{"answer": " "}]}, "query 'q2' has no answer"),
+    ({"id": "q2", "question": "?"}, "query 'q2' has no answer"),
+    ({"_id": "q2", "text": "?"}, "query 'q2' has no answer. If there is none, mark it is_impossible: true"),
+    ('{"id": "q2", ', "not JSON"),
+    ("[1, 2]", "a list where an object is expected"),
+    ('{"id": "\\ud800", "input": "?", "output": []}', "holds half of a surrogate pair"),
+    (b'{"id": "caf\xe9"}', "not UTF-8: invalid continuation byte at byte 12"),
+    (kilt("q2", gold_doc_ids="d1"), "gold_doc_ids is 'd1'; it must be a list of ids"),
+    (kilt("q2", gold_doc_ids=[None]), "gold_doc_ids is [None]"),
+    (kilt("q2", gold_doc_ids=0), "gold_doc_ids is 0; it must be a list of ids"),
+    ({**ANN, "output": [{"answer": "a", "provenance": False}]}, "provenance is False; it must be a list"),
+    (
+        {**ANN, "output": [{"answer": "a", "provenance": {}}, {"provenance": "x"}]},
+        "provenance is 'x'; it must",
+    ),
+    ({**ANN, "output": [{"answer": "a"}, {"answer": 3}]}, "answer 3 must be"),
+    ({"id": "q2", "question": "?", "answers": ["a", 1874]}, "answer 1874 must be a string"),
+    (kilt("q2", task="fact"), "task 'fact' differs"),
+]
+
+
+@pytest.mark.parametrize(("second", "message"), BAD_RECORDS)
+def test_bad_record_is_named_by_line(tmp_path: pathlib.Path, second: Any, message: str) -> None:
+    path, diagnostics = write(tmp_path / "mine.jsonl", kilt(task="qa"), second), Diagnostics()
+    load_queries(path, diagnostics)
+    assert diagnostics.errors[0].startswith(f"{path}:2: {message.format(path=path)}")
 
 
 @pytest.mark.parametrize("key", ["id", "input", "output", "meta", "gold_doc_ids"])
@@ -217,59 +205,14 @@ def test_nesting_as_deep_as_it_gets_is_read_or_named(tmp_path: pathlib.Path, key
         assert all(str(path) in problem or "filters" in problem for problem in diagnostics.errors)
 
 
-def test_question_of_the_wrong_type(tmp_path: pathlib.Path) -> None:
+def test_several_problems_are_all_there_and_two_files_are_named(tmp_path: pathlib.Path) -> None:
     diagnostics = Diagnostics()
-    path = write(tmp_path / "nq.jsonl", kilt("q1", 5))
-    load_queries(path, diagnostics)
-    assert diagnostics.errors[0] == f"{path}:1: input is 5; it must be a string"
-
-
-def test_several_problems_of_one_record_are_all_there(tmp_path: pathlib.Path) -> None:
-    path = write(tmp_path / "nq.jsonl", kilt(), {"id": "q1", "input": "", "output": []})
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics)
-    text = "\n".join(diagnostics.errors)
-    assert all(part in text for part in ("repeats the one at", "no question", "no answer"))
-    with pytest.raises(schemas.InputError, match=r"(?s)^3 problems with the inputs:.*no answer"):
+    path = write(tmp_path / "nq.jsonl", kilt(), {"id": "q2", "input": "", "output": []})
+    other = write(tmp_path / "squad.jsonl", kilt())
+    load_queries([path, other], diagnostics)
+    with pytest.raises(schemas.InputError, match=r"(?s)^3 problems with the inputs:.*no answer.*no question"):
         diagnostics.raise_errors()
-
-
-def test_an_id_that_repeats_over_two_files_names_both(tmp_path: pathlib.Path) -> None:
-    one, two = write(tmp_path / "nq.jsonl", kilt()), write(tmp_path / "squad.jsonl", kilt())
-    diagnostics = Diagnostics()
-    load_queries([one, two], diagnostics)
-    assert diagnostics.errors == (f"{two}:1: query id 'q1' repeats the one at {one}:1",)
-
-
-def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "nq.jsonl"
-    path.write_bytes(json.dumps(kilt()).encode() + b'\n{"id": "caf\xe9"}\n')
-    assert problem_of(path).startswith(f"{path}:2: not UTF-8: invalid continuation byte at byte 12")
-
-
-def test_truncated_gzip(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "nq.jsonl.gz"
-    whole = gzip.compress("".join(json.dumps(kilt(f"q{i}")) + "\n" for i in range(2000)).encode())
-    path.write_bytes(whole[: len(whole) // 2])
-    problem = problem_of(path)
-    assert problem.startswith(f"{path}: cannot be read")
-    assert problem.endswith("truncated gzip file")
-
-
-def test_damaged_gzip(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "nq.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(kilt()).encode())[:-8] + b"\0" * 8)
-    assert "damaged gzip file" in problem_of(path)
-
-
-def test_missing_file_folder_and_empty_file(tmp_path: pathlib.Path) -> None:
-    assert (
-        problem_of(tmp_path / "none.jsonl")
-        == f"{tmp_path}/none.jsonl: cannot be read: No such file or directory"
-    )
-    assert problem_of(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
-    empty = write(tmp_path / "nq.jsonl")
-    assert problem_of(empty) == f"no questions in {empty}"
+    assert diagnostics.errors[2] == f"{other}:1: query id 'q1' repeats the one at {path}:1"
 
 
 def test_unknown_format_names_the_known_ones(tmp_path: pathlib.Path) -> None:
@@ -296,8 +239,7 @@ def tsv_like(record: Record) -> Question:
 
 def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", {"n": 1, "q": "a?"}, {"n": 2, "q": "b?"})
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, format=f"{__name__}:tsv_like")
+    loaded, diagnostics = load(path, format=f"{__name__}:tsv_like")
     assert loaded.queries.select("query_id", "question").rows() == [("1", "a?"), ("2", "b?")]
     assert diagnostics.errors == diagnostics.warnings == ()
     for text, told in (
@@ -309,13 +251,9 @@ def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
             load_queries(path, Diagnostics(), format=f"{__name__}:tsv_like")
 
 
-NO_ANSWER = "If there is none, mark it is_impossible: true to leave it out"
-
-
 def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(), *(["oops"] * 42), {"id": "q9", "input": "?"})
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics)
+    _, diagnostics = load(path)
     assert [problem.split(": ")[0] for problem in diagnostics.errors[:5]] == [
         f"{path}:{i}" for i in range(2, 7)
     ]
@@ -323,38 +261,23 @@ def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
     assert diagnostics.errors[6].startswith(f"{path}:44: query 'q9' has no answer")
 
 
-TRIVIA = {
-    "Data": [
-        {
-            "QuestionId": "tc_1",
-            "Question": "Which sea?",
-            "Answer": {"Value": "x"},
-            "SearchResults": [{"a": 1}],
-        },
-        {"QuestionId": "tc_9", "Question": "Other?"},
-    ]
-}
+TRIVIA = {"Data": [SEA, {"QuestionId": "tc_9", "Question": "Other?"}]}
 
 
 def test_triviaqa_questions_are_joined_by_id(tmp_path: pathlib.Path) -> None:
     source = write(tmp_path / "web-dev.json", TRIVIA)
     bare = {"id": "tc_1", "output": [{"answer": "Red Sea"}, {"provenance": [{"wikipedia_id": "5"}]}]}
     path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", bare, kilt("tc_2", "Here?"))
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, triviaqa_questions=source)
+    loaded, diagnostics = load(path, triviaqa_questions=source)
     assert loaded.queries["question"].to_list() == ["Which sea?", "Here?"]
     assert loaded.provenance.equals(gold_of(pages=[("tc_1", "5")]))
     assert diagnostics.errors == ()
 
 
-def test_triviaqa_ids_that_are_missing_are_named(tmp_path: pathlib.Path) -> None:
+def test_triviaqa_ids_and_files_that_are_missing_are_named(tmp_path: pathlib.Path) -> None:
     source = write(tmp_path / "web-dev.json", TRIVIA)
     path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", kilt("tc_1", ""), kilt("tc_7", ""))
     assert problem_of(path, triviaqa_questions=[source]) == f"{path}:2: query 'tc_7' is not in {source}"
-
-
-def test_triviaqa_without_its_file_names_the_key_to_set(tmp_path: pathlib.Path) -> None:
-    path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", kilt("tc_1", ""), kilt("tc_7", ""))
     problem = problem_of(path)
     assert problem.startswith(f"{path}:1: 2 queries such as 'tc_1' have no question")
     assert "Set triviaqa_questions" in problem
@@ -373,8 +296,7 @@ def test_triviaqa_without_its_file_names_the_key_to_set(tmp_path: pathlib.Path) 
 def test_triviaqa_file_that_is_none(tmp_path: pathlib.Path, content: str, message: str) -> None:
     source = write(tmp_path / "web.json", content)
     path = write(tmp_path / "triviaqa.jsonl", kilt("tc_1", ""))
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics, triviaqa_questions=source)
+    _, diagnostics = load(path, triviaqa_questions=source)
     assert diagnostics.errors[0].startswith(f"{source}: {message}")
 
 
@@ -391,8 +313,7 @@ def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
     qrels = write(
         folder / "test.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td0\t0", "q1\td2\t2", "q2\td0\t0"
     )
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, qrels=qrels)
+    loaded, diagnostics = load(path, qrels=qrels)
     assert loaded.queries.rows() == [
         ("q1", "hotpotqa", "q1?", ["yes"], "exact_match"),
         ("q2", "hotpotqa", "q2?", ["b", "c"], "exact_match"),
@@ -403,68 +324,44 @@ def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
     assert diagnostics.warnings == ("questions without a line in the qrels, left out: 1 (train)",)
 
 
-def test_beir_query_without_answer_is_a_problem(tmp_path: pathlib.Path) -> None:
-    path = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"), {"_id": "q2", "text": "?"})
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics, dataset="nq")
-    assert diagnostics.errors == (f"{path}:2: query 'q2' has no answer. {NO_ANSWER}",)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("q1\td1", "2 columns, not in either known format"),
         ("q1 d1 1", "3 columns, not in either known format"),
+        ("q1 0 d 1 1", "5 columns, not in either known format: query 0 document grade (TREC), or query-id"),
         ("q1\td1\thigh", "score 'high' is not a whole number"),
+        ("q1 0 d1 high", "score 'high' is not a whole number"),
         ("q1\t\t1", "an empty id"),
         ("q1\td1\t1_0", "score '1_0' is not a whole number"),
         ("q1\td0\t2", "query 'q1', document 'd0': score 2 here, and 1 in an earlier line"),
+        ("q1 Q0 d0 0", "query 'q1', document 'd0': score 0 here, and 1 in an earlier line"),
     ],
 )
 def test_bad_qrels_line(tmp_path: pathlib.Path, line: str, message: str) -> None:
     path = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"))
-    qrels = write(tmp_path / "test.tsv", "q1\td0\t1", line)
-    problem = problem_of(path, dataset="nq", qrels=qrels)
-    assert problem.startswith(f"{qrels}:2: {message}")
-
-
-def test_bad_trec_qrels_line(tmp_path: pathlib.Path) -> None:
-    path = write(tmp_path / "nq.jsonl", plain("q1"))
-    qrels = write(tmp_path / "nq.qrels", "q1 0 d0 1", "q1 0 d 1 1", "q1 0 d1 high", "q1 Q0 d0 0")
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics, qrels=qrels)
-    assert diagnostics.errors == (
-        f"{qrels}:2: 5 columns, not in either known format: query 0 document grade (TREC), or query-id, corpus-id "
-        "and score "
-        "between tabs (BEIR)",
-        f"{qrels}:3: score 'high' is not a whole number",
-        f"{qrels}:4: query 'q1', document 'd0': score 0 here, and 1 in an earlier line",
-    )
+    for good in ("q1\td0\t1", "q1 0 d0 1"):
+        qrels = write(tmp_path / "test.tsv", good, line)
+        assert problem_of(path, dataset="nq", qrels=qrels).startswith(f"{qrels}:2: {message}")
 
 
 def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Path) -> None:
+    output = [{"answer": "Ann", "provenance": [{"wikipedia_id": "7"}]}]
     paths = [
         write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"), plain("q3"), plain("unjudged")),
         write(tmp_path / "squad-dev-v1.1.json", squad(article("One", qa("s1", "Ann")))),
         write(
-            tmp_path / "nq-dev-kilt.jsonl", kilt("k1"), kilt("k2", gold_doc_ids=["d9"]), kilt_with_page("k3")
+            tmp_path / "nq-dev-kilt.jsonl",
+            kilt("k1"),
+            kilt("k2", gold_doc_ids=["d9"]),
+            kilt("k3", output=output),
         ),
         write(tmp_path / "queries.jsonl", beir("b1", answer="yes"), beir("train", answer="no")),
     ]
     qrels = tmp_path / "qrels.txt"
-    lines = [
-        "q1 0 d1 1",
-        "q1 0 d0 0",
-        "q1\t0\td2  2",
-        "q2 0 d1 -1",
-        "q3 Q0 d3 1",
-        "s1 0 d4 1",
-        "k1 0 d5 1",
-        "b1 0 d6 1",
-    ]
-    qrels.write_bytes("\r\n".join(lines).encode())
-    diagnostics = Diagnostics()
-    loaded = load_queries(paths, diagnostics, dataset="nq", qrels=qrels)
+    lines = "q1 0 d1 1|q1 0 d0 0|q1\t0\td2  2|q2 0 d1 -1|q3 Q0 d3 1|s1 0 d4 1|k1 0 d5 1|b1 0 d6 1"
+    qrels.write_bytes(lines.replace("|", "\r\n").encode())
+    loaded, diagnostics = load(paths, dataset="nq", qrels=qrels)
     diagnostics.raise_errors()
     assert loaded.queries["query_id"].to_list() == [
         "q1",
@@ -498,10 +395,6 @@ def test_qrels_that_do_nothing_are_a_problem(tmp_path: pathlib.Path) -> None:
     assert problem_of(beirs, qrels=qrels) == expected
 
 
-def kilt_with_page(query_id: str) -> dict[str, object]:
-    return {**kilt(query_id), "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": "7"}]}]}
-
-
 def plain(query_id: object = None, *answers: str, **more: object) -> dict[str, object]:
     record = {"question": "Who?", "answers": list(answers or ("Ann",)), **more}
     return record if query_id is None else {"id": query_id, **record}
@@ -519,8 +412,7 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
         "",
         {"question": "g?", "answers": "G"},
     )
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics)
+    loaded, diagnostics = load(path)
     assert diagnostics.errors == ()
     assert loaded.queries.select("query_id", "question", "answers").rows() == [
         ("nq:1", "a?", ["Ann"]),
@@ -549,44 +441,16 @@ def test_ids_from_places_do_not_depend_on_the_folder(tmp_path: pathlib.Path) -> 
     assert ids == ["nq:1", "nq:1", "nq:1", "squad:1"]
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({"id": "q2", "question": "?"}, "query 'q2' has no answer"),
-        ({"id": "q2", "question": " ", "answer": "a"}, "query 'q2' has no question"),
-        ({"id": None, "question": "?", "answer": "a"}, "id is None"),
-        ({"id": "q2", "question": ["?"], "answer": "a"}, "question is ['?']; it must be a string"),
-        ({"id": "q2", "question": "?", "answers": ["a", 1874]}, "answer 1874 must be a string"),
-        ({"id": "q1", "question": "?", "answers": "a"}, "query id 'q1' repeats the one at {path}:1"),
-    ],
-)
-def test_bad_plain_question(tmp_path: pathlib.Path, record: object, message: str) -> None:
-    path = write(tmp_path / "nq.jsonl", plain("q1"), record)
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics)
-    assert diagnostics.errors[0].startswith(f"{path}:2: {message.format(path=path)}")
-
-
 def test_records_of_no_known_form_are_told_once_with_all_forms(tmp_path: pathlib.Path) -> None:
     other = {"id": "q2", "query": "Who?", "gold": ["Ann"]}
     path = write(tmp_path / "nq.jsonl", plain("q1"), *[other] * 9, {"_id": "q3"})
-    diagnostics = Diagnostics()
-    load_queries(path, diagnostics)
+    _, diagnostics = load(path)
     told, more = diagnostics.errors
     assert told.startswith(f"{path}:2: unknown format of a record with the fields ['id', 'query', 'gold']. ")
     for form in ("kilt", "beir", "plain", "squad", "klue"):
         assert f"{form} " in told
     assert '("question", "answers", optional "id")' in told
     assert more == f"... and 9 more: records of unknown format in {path}"
-
-
-def qa(query_id: str, *answers: str, **more: object) -> dict[str, object]:
-    texts = [{"text": answer, "answer_start": 0} for answer in answers]
-    return {"id": query_id, "question": f"{query_id}?", "answers": texts, **more}
-
-
-def article(title: str, *qas: dict[str, object]) -> dict[str, object]:
-    return {"title": title, "paragraphs": [{"context": f"All of {title}.", "qas": list(qas)}]}
 
 
 def squad(*articles: dict[str, object]) -> dict[str, object]:
@@ -602,8 +466,7 @@ def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int 
     )
     path = tmp_path / "squad.json"
     path.write_text(json.dumps(content, indent=indent))
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics, format=form)
+    loaded, diagnostics = load(path, format=form)
     assert diagnostics.errors == ()
     assert loaded.queries.select("query_id", "question", "answers").rows() == [
         ("s1", "s1?", ["Ann", "Ann B."]),
@@ -620,12 +483,11 @@ def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int 
 def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None:
     nameless = {"paragraphs": [{"context": "c", "qas": [qa("s1", "Ann"), {"question": "?", "answers": []}]}]}
     path = write(tmp_path / "squad.json", squad(nameless))
-    diagnostics = Diagnostics()
-    loaded = load_queries(path, diagnostics)
-    assert diagnostics.errors == (
-        f"{path}:2: id is missing; it must be a string or a whole number",
-        f"{path}:2: query '' has no answer. {NO_ANSWER}",
-    )
+    loaded, diagnostics = load(path)
+    assert [error.split(": ")[1].split(".")[0] for error in diagnostics.errors] == [
+        "id is missing; it must be a string or a whole number",
+        "query '' has no answer",
+    ]
     assert loaded.queries["query_id"].to_list() == ["s1"]
     assert loaded.provenance.height == 0
 
@@ -717,8 +579,7 @@ def test_every_format_reads_gold_documents(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", *records)
     squads = tmp_path / "squad.json"
     squads.write_text(json.dumps(squad(article("One", {**qa("s", "Ann"), **gold}))))
-    diagnostics = Diagnostics()
-    loaded = load_queries([path, squads], diagnostics, dataset="nq")
+    loaded, diagnostics = load([path, squads], dataset="nq")
     assert diagnostics.errors == ()
     documents = loaded.provenance.drop_nulls("doc_id").group_by("query_id").agg("rank", "doc_id")
     assert {row["query_id"]: (row["rank"], row["doc_id"]) for row in documents.to_dicts()} == {
@@ -736,15 +597,14 @@ SPELLINGS = ["Café Müller", "Cafe\u0301 Mu\u0308ller", "Café_Müller", " Caf�
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_names_of_pages_meet_in_whatever_spelling(tmp_path: pathlib.Path, passage: str, form: str) -> None:
     kilts = [
-        {**kilt(f"k{number}"), "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": name}]}]}
+        kilt(f"k{number}", output=[{"answer": "Ann", "provenance": [{"wikipedia_id": name}]}])
         for number, name in enumerate(SPELLINGS)
     ]
     path = write(tmp_path / "nq.jsonl", *kilts)
     squads = tmp_path / "squad.json"
     articles = [article(name, qa(f"s{number}", "Ann")) for number, name in enumerate(SPELLINGS)]
     squads.write_text(json.dumps(squad(*articles)))
-    diagnostics = Diagnostics()
-    loaded = load_queries([path, squads], diagnostics, dataset="nq")
+    loaded, diagnostics = load([path, squads], dataset="nq")
     passages = pl.DataFrame(
         {"doc_id": ["d1", "d2"], "page_id": [passage, "Café"], "title": ["", ""], "text": ["x", "y"]}
     )

@@ -4,11 +4,13 @@ import gzip
 import json
 import pathlib
 import tempfile
+from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from input_files import predicted, write
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.entries import RUN_COLUMNS
@@ -29,11 +31,6 @@ CORPUS = pl.DataFrame(
 )
 
 
-def trec(path: pathlib.Path, *lines: str) -> pathlib.Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
 def lists_of(entries: pl.DataFrame) -> dict[str, list[str]]:
     """Query -> documents by rank, after checking that ranks are 1..n."""
     found: dict[str, list[str]] = {}
@@ -43,14 +40,17 @@ def lists_of(entries: pl.DataFrame) -> dict[str, list[str]]:
     return found
 
 
-def problems_of(path: pathlib.Path, **options: str) -> tuple[str, ...]:
+def load(name: str, path: pathlib.Path, **options: str) -> tuple[pl.DataFrame, Diagnostics]:
     diagnostics = Diagnostics()
-    load_run("bm25", path, diagnostics, **options)
-    return diagnostics.errors
+    return load_run(name, path, diagnostics, **options), diagnostics
+
+
+def problems_of(path: pathlib.Path, **options: str) -> tuple[str, ...]:
+    return load("bm25", path, **options)[1].errors
 
 
 def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
-    path = trec(
+    path = write(
         tmp_path / "run.txt",
         "q2 Q0 d1 1 -1e3 tag",
         "q1\tQ0\td2  2 1.5 tag",
@@ -59,8 +59,7 @@ def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
         "q1 Q0 é 4 1.5 tag",
         "q1 Q0 d7 1 .25e1 tag",
     )
-    diagnostics = Diagnostics()
-    entries = load_run("bm25", path, diagnostics)
+    entries, diagnostics = load("bm25", path)
     # at score 1.5, by bytes from the end: é (0xC3...), d2, d10
     assert lists_of(entries) == {"q1": ["d7", "é", "d2", "d10"], "q2": ["d1"]}
     assert entries["run_id"].unique().to_list() == ["bm25"]
@@ -73,7 +72,7 @@ def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
 
 
 def test_scores_tie_in_single_precision_for_trec9_only(tmp_path: pathlib.Path) -> None:
-    path = trec(tmp_path / "run.gz", "q Q0 a 1 16777217 t", "q Q0 b 2 16777216 t")
+    path = write(tmp_path / "run.gz", "q Q0 a 1 16777217 t", "q Q0 b 2 16777216 t")
     path.write_bytes(gzip.compress(path.read_bytes()))
     # 16777217 = 2^24 + 1 has no single-precision number of its own
     assert lists_of(load_run("r", path, Diagnostics(), ties="trec9")) == {"q": ["b", "a"]}
@@ -93,12 +92,12 @@ def test_scores_tie_in_single_precision_for_trec9_only(tmp_path: pathlib.Path) -
     ],
 )
 def test_bad_trec_line(tmp_path: pathlib.Path, line: str, message: str) -> None:
-    path = trec(tmp_path / "run.trec", "q1 Q0 d1 1 2.0 t", line)
+    path = write(tmp_path / "run.trec", "q1 Q0 d1 1 2.0 t", line)
     assert problems_of(path) == (f"{path}{message}",)
 
 
 def test_a_tag_may_hold_blanks(tmp_path: pathlib.Path) -> None:
-    path = trec(
+    path = write(
         tmp_path / "run.trec",
         "q1 Q0 d1 1 2.0 BM25 (k1 = 0.9)",
         "q1\tQ0\td2\t2\t1.0\tBM25 (k1  = 0.9)",
@@ -130,6 +129,9 @@ RISING: list[tuple[object, object]] = [(1, 0.1), (2, 0.1), (3, 0.9), (4, 1.5)]
         # ranks for scores, also in one short list
         ({"q1": [(1, 1), (2, 2)]}, "scores are ranks in 1 of 1 lists, such as query 'q1': rank 1 score 1, rank 2"),
         ({"q1": [(1, 1), (2, "2.0"), (3, 3)], "q2": [(1, 1)]}, "scores are ranks in 1 of 1 lists"),
+        # the lines are named in the order of the ranks, from the first of them
+        ({"q0": [(1, 7)], "q1": [(2, 2), (3, 3), (1, 1), (4, 4)]}, "4: run 'dense': scores are ranks in 1 of 1 lists"),
+        ({"q0": [(1, 7)], "q1": [(2, 2), (3, 3), (1, 1), (4, 4)]}, "rank 2 score 2, rank 3 score 3 (lines 4, 2, 3)"),
         # distances, ranks from 0, lines in any order
         ({"q1": [(2, 0.7), (0, 0.1), (1, 0.2)]}, "rise with the rank in 1 of 1 lists, such as query 'q1': rank 0 "),
         ({"q1": [(1, 0.1), (2, 0.2)], "q2": [(1, -3), (2, 5e-1)]}, "scores rise with the rank in 2 of 2 lists"),
@@ -143,21 +145,13 @@ RISING: list[tuple[object, object]] = [(1, 0.1), (2, 0.1), (3, 0.9), (4, 1.5)]
 def test_scores_that_rise_with_the_rank_are_a_problem(
     tmp_path: pathlib.Path, lists: dict[str, list[tuple[object, object]]], told: str
 ) -> None:
-    path = trec(tmp_path / "run.trec", *lines_of(lists))
-    diagnostics = Diagnostics()
-    load_run("dense", path, diagnostics)
+    path = write(tmp_path / "run.trec", *lines_of(lists))
+    _, diagnostics = load("dense", path)
     (problem,) = diagnostics.errors
     assert problem.startswith(f"{path}:")
-    assert told in problem
+    assert told in f"{problem.removeprefix(f'{path}:')}"
     assert "Write scores that fall with the rank" in problem
     assert diagnostics.warnings == ()
-
-
-def test_the_lines_of_scores_that_rise_are_named(tmp_path: pathlib.Path) -> None:
-    path = trec(tmp_path / "run.trec", *lines_of({"q0": [(1, 7)], "q1": [(2, 2), (3, 3), (1, 1), (4, 4)]}))
-    (problem,) = problems_of(path)
-    assert problem.startswith(f"{path}:4: run 'bm25': scores are ranks in 1 of 1 lists")
-    assert "rank 1 score 1, rank 2 score 2, rank 3 score 3 (lines 4, 2, 3)" in problem
 
 
 @pytest.mark.parametrize(
@@ -177,7 +171,7 @@ def test_the_lines_of_scores_that_rise_are_named(tmp_path: pathlib.Path) -> None
 def test_a_rank_column_that_tells_nothing_leaves_the_order_to_the_scores(
     tmp_path: pathlib.Path, lists: dict[str, list[tuple[object, object]]]
 ) -> None:
-    path = trec(tmp_path / "run.trec", *lines_of(lists))
+    path = write(tmp_path / "run.trec", *lines_of(lists))
     assert problems_of(path) == ()
     order = {
         query: sorted(range(len(pairs)), key=lambda one: (float(str(pairs[one][1])), one), reverse=True)
@@ -188,26 +182,13 @@ def test_a_rank_column_that_tells_nothing_leaves_the_order_to_the_scores(
     }
 
 
-def test_empty_missing_and_truncated_runs(tmp_path: pathlib.Path) -> None:
-    empty = trec(tmp_path / "run.trec")
-    assert problems_of(empty) == (f"{empty}: run 'bm25' has no lists",)
-    assert "No such file" in problems_of(tmp_path / "none.trec")[0]
-    empty.write_bytes(gzip.compress(b"q1 Q0 d1 1 2.0 t\n")[:-9])
-    assert problems_of(empty)[0].endswith("truncated gzip file")
-
-
 def test_an_empty_run_is_found_beside_the_problems_of_another(tmp_path: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    load_run("bad", trec(tmp_path / "bad.trec", "oops"), diagnostics)
-    load_run("empty", trec(tmp_path / "empty.trec"), diagnostics)
+    _, diagnostics = load("bad", write(tmp_path / "bad.trec", "oops"))
+    load_run("empty", write(tmp_path / "empty.trec"), diagnostics)
     assert [problem.split(":")[0] for problem in diagnostics.errors] == [
         f"{tmp_path}/bad.trec",
         f"{tmp_path}/empty.trec",
     ]
-
-
-def test_the_same_document_may_come_up_in_two_lists(tmp_path: pathlib.Path) -> None:
-    assert problems_of(trec(tmp_path / "run.trec", "q1 Q0 d1 1 2.0 t", "q2 Q0 d1 1 2.0 t")) == ()
 
 
 def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) -> None:
@@ -221,49 +202,33 @@ def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) ->
     assert lists_of(load_run("r", path, Diagnostics())) == {"1": ["c", "b"], "2": ["a"]}
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"rank": [1, 3]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 3"),
-        ({"rank": [1, 1]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 1"),
-        ({"rank": [0, 2]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 2"),
-        (
-            {"rank": [1, 2**40]},
-            f"run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got {2**40}",
-        ),
-        ({"rank": [1, None]}, "row 2: rank is missing"),
-        ({"rank": [1.0, 1.5]}, "row 2: rank is 1.5; it must be a whole number"),
-        ({"score": [1.0, float("nan")]}, "row 2: score is not a finite number"),
-        ({"score": [1.0, None]}, "row 2: score is not a finite number"),
-        ({"score": ["1", "2"]}, "column 'score' holds String; it must hold numbers"),
-        ({}, "no column 'rank' or 'score'; it has query_id, doc_id"),
-        ({"rank": [1, 2], "doc_id": ["a", None]}, "row 2: doc_id is missing"),
-        (
-            {"rank": [1, 2], "doc_id": ["a", "a"]},
-            "run 'bm25', query 'q': document 'a' is in the list more than once",
-        ),
-        (
-            {"rank": [1, 2], "query_id": [7.0, 0.5]},
-            "row 2: query_id is 0.5; it must be a string or a whole number",
-        ),
-        (
-            {"rank": [1, 2], "doc_id": [7.0, float("nan")]},
-            "row 2: doc_id is nan; it must be a string or a whole number",
-        ),
-        (
-            {"rank": [1, 1], "score": [None, None]},
-            "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 1",
-        ),
-        (
-            {"rank": [1, 2], "run_id": [["r"], ["r"]]},
-            "column 'run_id' holds List(String); it must hold strings",
-        ),
-    ],
-)
-def test_bad_parquet_run(tmp_path: pathlib.Path, columns: dict[str, list[object]], message: str) -> None:
-    path = tmp_path / "run.parquet"
-    pl.DataFrame({"query_id": ["q", "q"], "doc_id": ["a", "b"], **columns}).write_parquet(path)
-    assert f"{path}: {message}" in problems_of(path)
+BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
+    ({"rank": [1, 3]}, "ranks must be 1, 2, ... without gaps or repeats, got 3"),
+    ({"rank": [1, 1]}, "ranks must be 1, 2, ... without gaps or repeats, got 1"),
+    ({"rank": [0, 2]}, "ranks must be 1, 2, ... without gaps or repeats, got 2"),
+    ({"rank": [1, 2**40]}, f"ranks must be 1, 2, ... without gaps or repeats, got {2**40}"),
+    ({"rank": [1, 1], "score": [None] * 2}, "ranks must be 1, 2, ... without gaps or repeats, got 1"),
+    ({"rank": [1, None]}, "row 2: rank is missing"),
+    ({"rank": [1.0, 1.5]}, "row 2: rank is 1.5; it must be a whole number"),
+    ({"score": [1.0, float("nan")]}, "row 2: score is not a finite number"),
+    ({"score": [1.0, None]}, "row 2: score is not a finite number"),
+    ({"score": ["1", "2"]}, "column 'score' holds String; it must hold numbers"),
+    ({}, "no column 'rank' or 'score'; it has query_id, doc_id"),
+    ({"rank": [1, 2], "doc_id": None}, "no column 'doc_id'; it has query_id, rank"),
+    ({"rank": [1, 2], "doc_id": ["a", None]}, "row 2: doc_id is missing"),
+    ({"rank": [1, 2], "doc_id": ["a", "a"]}, "document 'a' is in the list more than once"),
+    ({"rank": [1, 2], "query_id": [7.0, 0.5]}, "row 2: query_id is 0.5; it must be a string or a whole"),
+    ({"rank": [1, 2], "doc_id": [7.0, float("nan")]}, "row 2: doc_id is nan; it must be a string or a"),
+    ({"rank": [1, 2], "run_id": [["r"], ["r"]]}, "column 'run_id' holds List(String); it must hold strings"),
+]
+
+
+@pytest.mark.parametrize(("columns", "message"), BAD_COLUMNS)
+def test_bad_parquet_run(tmp_path: pathlib.Path, columns: dict[str, Any], message: str) -> None:
+    path, given = tmp_path / "run.parquet", {"query_id": ["q", "q"], "doc_id": ["a", "b"], **columns}
+    pl.DataFrame({name: values for name, values in given.items() if values is not None}).write_parquet(path)
+    of_list = "" if message.startswith(("row", "column", "no ")) else "run 'bm25', query 'q': "
+    assert any(problem.startswith(f"{path}: {of_list}{message}") for problem in problems_of(path))
 
 
 def test_parquet_with_one_byte_changed_anywhere(tmp_path: pathlib.Path) -> None:
@@ -275,32 +240,8 @@ def test_parquet_with_one_byte_changed_anywhere(tmp_path: pathlib.Path) -> None:
         assert all(str(path) in problem for problem in problems_of(path))
 
 
-def test_parquet_without_a_column(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "run.parquet"
-    pl.DataFrame({"query_id": ["q"], "rank": [1]}).write_parquet(path)
-    assert problems_of(path) == (f"{path}: no column 'doc_id'; it has query_id, rank",)
-
-
-def test_parquet_with_several_runs_gives_the_one_of_the_name(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "run.parquet"
-    runs = pl.DataFrame(
-        {"run_id": ["bm25", "dense"], "query_id": ["q", "q"], "doc_id": ["a", "b"], "rank": [1, 1]}
-    )
-    runs.write_parquet(path)
-    assert lists_of(load_run("dense", path, Diagnostics())) == {"q": ["b"]}
-    diagnostics = Diagnostics()
-    load_run("other", path, diagnostics)
-    assert diagnostics.errors == (
-        f"{path}: no run 'other'; the file has bm25, dense. Name the run as one of these, or write a file for each",
-    )
-
-
 def predictions(path: pathlib.Path, **lists: list[dict[str, object]]) -> pathlib.Path:
-    records = [
-        {"id": query, "output": [{"answer": "x", "provenance": found}]} for query, found in lists.items()
-    ]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
+    return write(path, *(predicted(*found, query_id=query) for query, found in lists.items()))
 
 
 def test_kilt_predictions_by_document_by_text_and_by_page(tmp_path: pathlib.Path) -> None:
@@ -315,8 +256,7 @@ def test_kilt_predictions_by_document_by_text_and_by_page(tmp_path: pathlib.Path
         q2=[{"passage_id": "d3"}],
         q3=[],
     )
-    diagnostics = Diagnostics()
-    entries = load_run("dpr", path, diagnostics)
+    entries, diagnostics = load("dpr", path)
     assert entries["doc_id"].to_list() == [None, None, "d4", None, "d3"]
     assert entries["page_id"].to_list() == ["p2", "p1", None, "p1", None]
     runs = resolve_pages(entries, CORPUS, diagnostics)
@@ -337,8 +277,7 @@ def test_scores_of_predictions_may_be_anything(tmp_path: pathlib.Path) -> None:
 def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path) -> None:
     again = [{"wikipedia_id": 1}, {"wikipedia_id": 2}, {"wikipedia_id": "1"}, {"wikipedia_id": 3}]
     corpus = CORPUS.with_columns(page_id=pl.Series(["1", "2", "3", None]))
-    diagnostics = Diagnostics()
-    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=again), diagnostics)
+    entries, diagnostics = load("dpr", predictions(tmp_path / "kilt.jsonl", q=again))
     assert lists_of(resolve_pages(entries, corpus, diagnostics)) == {"q": ["d1", "d2", "d3"]}
     assert diagnostics.warnings == ("repeated pages in a list, left out (query: page): 1 (q: 1)",)
 
@@ -359,27 +298,27 @@ def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
     assert diagnostics.errors == ("run 'dpr', query 'q': page 'p9' has no passage in the passages",)
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({"id": "q", "output": [{"provenance": []}]}, "query 'q' of run 'bm25' repeats the one at {path}:1"),
-        ({"id": "r"}, "query 'r' of run 'bm25' has no output"),
-        ({"output": []}, "id is missing"),
-        ({"id": "r", "output": [{"provenance": [{"title": "x"}]}]}, "an entry has neither doc_id"),
-        (
-            {"id": "r", "output": [{"provenance": [{"doc_id": ["a"], "wikipedia_id": "1"}]}]},
-            "doc_id is ['a']; it must be a string or a whole number",
-        ),
-        (
-            {"id": "r", "output": [{"provenance": [{"doc_id": "a"}, {"doc_id": "a"}]}]},
-            "run 'bm25', query 'r': document 'a' is in the list more than once",
-        ),
-        (
-            {"id": "r", "output": [{"provenance": [{"doc_id": "a"}]}, {"provenance": [{"doc_id": "b"}]}]},
-            "query 'r' of run 'bm25' has 2 provenance lists, not one",
-        ),
-    ],
-)
+BAD_PREDICTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"id": "q", "output": [{"provenance": []}]}, "query 'q' of run 'bm25' repeats the one at {path}:1"),
+    ({"id": "r"}, "query 'r' of run 'bm25' has no output"),
+    ({"output": []}, "id is missing"),
+    (predicted({"title": "x"}), "an entry has neither doc_id"),
+    (
+        predicted({"doc_id": ["a"], "wikipedia_id": "1"}),
+        "doc_id is ['a']; it must be a string or a whole number",
+    ),
+    (
+        predicted({"doc_id": "a"}, {"doc_id": "a"}),
+        "run 'bm25', query 'r': document 'a' is in the list more than",
+    ),
+    (
+        {"id": "r", "output": [{"provenance": [{"doc_id": one}]} for one in "ab"]},
+        "query 'r' of run 'bm25' has 2 provenance lists, not one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "message"), BAD_PREDICTIONS)
 def test_bad_prediction(tmp_path: pathlib.Path, record: object, message: str) -> None:
     path = predictions(tmp_path / "kilt.jsonl", q=[{"doc_id": "d1"}])
     path.write_text(path.read_text(encoding="utf-8") + json.dumps(record) + "\n", encoding="utf-8")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
+import hypothesis
 import numpy as np
 import polars as pl
 import pytest
-from evaluated import correlations, everywhere, measured, numbered, queries, settings, used
+from evaluated import comparisons, correlations, everywhere, measured, numbered, queries, settings, used
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from erag_ray.analyses.lists import matrices
@@ -16,9 +20,6 @@ from erag_ray.analyses.lists.values import per_query
 from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses, utility_of
 from erag_ray.store.schemas import LABELS, REQUESTS, RESPONSES, RUNS, conform
-
-# gains at ranks 1, 2, 3
-G1, G2, G3 = 1.0, 1 / math.log2(3), 0.5
 
 
 def runs(lists: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
@@ -45,7 +46,6 @@ def labels(
 
 
 def value(rows: pl.DataFrame, **key: object) -> float | None:
-    """The one value with this key."""
     found = rows.filter(pl.col(name) == wanted for name, wanted in key.items())
     assert found.height == 1, found
     result: float | None = found["value"][0]
@@ -58,7 +58,6 @@ def value(rows: pl.DataFrame, **key: object) -> float | None:
 def utility(
     lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame
 ) -> pl.DataFrame:
-    """UTILITY of lists."""
     return utility_of(list_responses(lists, requests, responses), queries)
 
 
@@ -139,27 +138,10 @@ def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch)
     assert values_of(BINARY).equals(expected)
 
 
-GRADED = {"q1": {"a": 0.4, "b": 0.6, "c": 0.9, "d": 0.0, "e": 0.0}, "q2": {"a": 0.0}}
-
-
-def graded(**changes: object) -> pl.DataFrame:
-    asked = TWO.with_columns(score=pl.lit("token_f1"))
-    made = labels("erag", GRADED, reader="r", score="token_f1")
-    return per_query(made, LISTS, everywhere(made, asked), asked, settings(**changes))
-
-
-def test_a_measure_that_needs_a_threshold_is_refused_without_one() -> None:
-    with pytest.raises(ValueError, match="threshold"):
-        graded(measures=["AP"])
-
-
 def test_measures_asked_for_are_taken_as_they_are() -> None:
     assert requested_measures("erag", ["R"], "graded", None) == ["R"]
     assert "R" in requested_measures("erag", None, "binary", None)
     assert "R" not in requested_measures("erag", None, "graded", None)
-
-
-# --- means ---
 
 
 # --- correlations ---
@@ -183,23 +165,6 @@ def test_correlations_over_queries_equal_scipys(levels: int) -> None:
         assert row["ceiling"] == pytest.approx(outside(np.sort(x), np.sort(y)).statistic, abs=1e-12)
         assert row["low"] <= row["value"] <= row["high"]
         assert (row["num_queries"], row["num_dropped"], row["num_runs"]) == (38, 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "reason"),
-    [
-        ([1, 1, 1], [0, 1, 0], "every label measure is 1.0"),
-        ([0, 1, 0], [0, 0, 0], "every utility is 0.0"),
-        ([0, 1, None], [None, 1, 0], "number of queries: 1"),
-    ],
-)
-def test_a_correlation_that_is_not_defined_is_null_with_its_reason(
-    x: list[float | None], y: list[float | None], reason: str
-) -> None:
-    found = correlations(measured({("r", "A", 2): x}), used({("r", "A", 2): y}), numbered(3), settings())
-    for row in found.filter(over="queries").iter_rows(named=True):
-        assert row["value"] is row["low"] is row["ceiling"] is None
-        assert reason in row["reason"]
 
 
 def test_sums_of_the_same_labels_in_another_order_tie() -> None:
@@ -226,15 +191,6 @@ def over_runs(
     return found.filter(over="runs").row(0, named=True)
 
 
-@pytest.mark.parametrize(("num_runs", "has_p"), [(7, False), (8, True)])
-def test_a_p_value_needs_eight_runs(num_runs: int, has_p: bool) -> None:
-    columns = {f"run{number}": [number / 10, number / 10] for number in range(num_runs)}
-    row = over_runs(columns, columns)
-    assert row["value"] == pytest.approx(1.0)
-    assert (row["p_value"] is not None) == has_p
-    assert row["num_runs"] == num_runs
-
-
 def test_nothing_in_common_over_runs_is_null_with_its_reason() -> None:
     row = over_runs({"A": [1.0, None], "B": [None, 1.0]}, {"A": [1.0, 0.0], "B": [0.0, 1.0]})
     assert row["value"] is None
@@ -246,3 +202,34 @@ def test_means_of_runs_that_differ_only_by_the_order_of_their_sums_tie() -> None
     row = over_runs({"A": [0.1, 0.2, 0.3], "B": [0.3, 0.2, 0.1]}, {"A": [1, 1, 1], "B": [0, 0, 0]})
     assert row["value"] is None
     assert "constant" in str(row["reason"])
+
+
+def test_differences_that_are_equal_but_for_rounding_have_no_effect_size() -> None:
+    columns = {("r", "A", 2): [0.3, 0.4, 0.5], ("r", "B", 2): [0.1, 0.2, 0.3]}
+    table = comparisons(measured(columns), used(columns), numbered(3), settings())
+    assert table["difference"].to_list() == pytest.approx([0.2, 0.2])
+    assert table["effect_size"].is_null().all()
+
+
+# each example goes through the whole table of comparisons
+@hypothesis.settings(max_examples=20)
+@given(
+    st.lists(st.fractions(min_value=0, max_value=1, max_denominator=30), min_size=2, max_size=12), st.data()
+)
+def test_runs_that_are_equally_far_apart_show_no_variation(
+    values: list[Fraction], data: st.DataObject
+) -> None:
+    step = data.draw(st.fractions(min_value=0, max_value=1, max_denominator=30))
+    columns = {
+        ("r", "A", 2): [float(value + step) for value in values],
+        ("r", "B", 2): [float(value) for value in values],
+    }
+    rows = comparisons(measured(columns), used(columns), numbered(len(values)), settings(num_resamples=100))
+    for row in rows.filter(pl.col("difference").is_not_null()).iter_rows(named=True):
+        assert row["difference"] == pytest.approx(float(step), abs=1e-10)
+        assert (row["effect_size"], row["detectable"]) == (None, None)
+        if row["p_value"] is not None:
+            assert row["p_value"] == pytest.approx(2.0 ** (1 - len(values)) if step else 1.0)
+            assert row["reason"] == "no variation: the difference is the same for every query"
+        else:
+            assert (row["reason"][:15], set(values), step) == ("both runs score", {values[0]}, 0)

@@ -19,9 +19,7 @@ from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.useful_documents import harm_notes, harm_warnings
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
-from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.data.runs.pairs import pairs
 from erag_ray.inference.planning.plan import StagePlan, plan_stage
 from erag_ray.inference.planning.uses import check_reader
@@ -29,7 +27,7 @@ from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.measures.lists import compute, list_ideal
-from erag_ray.models import Model, model_class
+from erag_ray.models import Model
 from erag_ray.models.local.likelihood import batched, rows_of
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Case
@@ -40,16 +38,6 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")
-
-
-def case_of(kind: str, **settings: Any) -> Case:
-    """A dataset of questions, and a reader of this kind; answers of at most 12 tokens unless told otherwise."""
-    return Case(
-        dataset=Dataset(),
-        reader=ReaderConfig(kind=kind, **{"max_new_tokens": 12, **settings}),
-        judge=JudgeConfig(),
-        default_prompt=model_class(kind).default_prompt,
-    )
 
 
 def some_requests(case: Case, num: int = 12) -> list[Request]:
@@ -101,7 +89,7 @@ def test_the_likelihood_is_the_best_golds_geometric_mean_probability(
     folders: dict[str, str], name: str
 ) -> None:
     kind = "causal" if name == "bloom" else name
-    model, requests = models.loaded(kind, folders[name], batch_size=5), some_requests(case_of(kind))
+    model, requests = models.loaded(kind, folders[name], batch_size=5), some_requests(models.case_for(kind))
     ends = sorted(model.ends(requests[0].form))
     found, responses = likelihoods(model, requests), dict(model.run(requests))
     for place, prompt in enumerate(model.render(requests)):
@@ -113,7 +101,7 @@ def test_the_likelihood_is_the_best_golds_geometric_mean_probability(
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_an_answer_longer_than_an_output_is_cut_and_has_no_end(folders: dict[str, str], kind: str) -> None:
-    model, case = models.loaded(kind, folders[kind]), case_of(kind, max_new_tokens=2)
+    model, case = models.loaded(kind, folders[kind]), models.case_for(kind, max_new_tokens=2)
     request = GOLD_LIKELIHOOD.request(case, "Who?", (Passage("", "The sea."),), ("Ada Brunner of Graz",))
     (prompt,) = model.render([request])
     assert [len(answer) for answer in prompt.answer_ids] == [2]
@@ -126,14 +114,14 @@ def test_an_answer_begins_as_the_reader_would_write_it(
     folders: dict[str, str], prompt: str, blank: str
 ) -> None:
     model = models.loaded("causal", folders["causal"])
-    request = GOLD_LIKELIHOOD.request(case_of("causal", prompt=prompt), "Who?", (), ("Ada Brunner",))
+    request = GOLD_LIKELIHOOD.request(models.case_for("causal", prompt=prompt), "Who?", (), ("Ada Brunner",))
     (made,) = model.render([request])
     assert model.tokenizer.decode(made.answer_ids[0]) == f"{blank}Ada Brunner"
 
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_many_golds_of_a_long_prompt_are_no_larger_batch(folders: dict[str, str], kind: str) -> None:
-    model, case = models.loaded(kind, folders[kind], batch_tokens=200), case_of(kind)
+    model, case = models.loaded(kind, folders[kind], batch_tokens=200), models.case_for(kind)
     gold_answers = tuple(f"{number}" for number in range(1000, 1040))
     request = GOLD_LIKELIHOOD.request(case, "Who?", (Passage("", "The sea. " * 12),), gold_answers)
     prompts = model.render([request])
@@ -147,7 +135,7 @@ def test_many_golds_of_a_long_prompt_are_no_larger_batch(folders: dict[str, str]
 
 
 def test_golds_are_text_and_part_of_what_is_asked(folders: dict[str, str]) -> None:
-    model, case = models.loaded("fid", folders["fid"]), case_of("fid")
+    model, case = models.loaded("fid", folders["fid"]), models.case_for("fid")
     request = GOLD_LIKELIHOOD.request(case, "Who?", (), ("</s>",))
     (prompt,) = model.render([request])
     assert not set(prompt.answer_ids[0]) & set(model.pieces.control_ids)
@@ -170,21 +158,12 @@ def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> Non
     with torch.no_grad():
         model.model.get_output_embeddings().weight.fill_(math.nan)
     with pytest.raises(JobError, match="in float32 are NaN; choose another dtype"):
-        likelihoods(model, some_requests(case_of("fid"), 1))
+        likelihoods(model, some_requests(models.case_for("fid"), 1))
 
 
-LIKELIHOODS: list[tuple[str, str | None, float | None]] = [
-    ("q", "a", 0.75),
-    ("q", "b", 0.2),
-    ("q", "c", 0.03),
-    ("q", "d", None),
-    ("q", None, 0.5),
-    ("q", "u1", 0.05),
-    ("q", "u2", 0.1),
-    ("q", "u3", 0.2),
-]
+LIKELIHOODS = {"a": 0.75, "b": 0.2, "c": 0.03, "d": None, None: 0.5, "u1": 0.05, "u2": 0.1, "u3": 0.2}
 UNRELATED = pl.DataFrame({"query_id": ["q"] * 3, "doc_id": ["u1", "u2", "u3"]})
-ANSWERS = [("a", "one two"), ("b", "two"), ("c", "nine"), ("d", None), (None, "two")]
+ANSWERS = {"a": "one two", "b": "two", "c": "nine", "d": None, None: "two"}
 Unrelated = Callable[[pl.DataFrame], None]
 
 
@@ -214,8 +193,8 @@ def evidence(**changes: Any) -> Evidence:
         "corpus": pl.DataFrame(),
         "provenance": gold_of(),
         "values": {
-            ANSWER: values_of([("q", *row) for row in ANSWERS], pl.String),
-            GOLD_LIKELIHOOD: values_of(LIKELIHOODS, pl.Float64),
+            ANSWER: values_of([("q", *row) for row in ANSWERS.items()], pl.String),
+            GOLD_LIKELIHOOD: values_of([("q", *row) for row in LIKELIHOODS.items()], pl.Float64),
         },
     }
     return Evidence(**{**given, **changes})
@@ -424,10 +403,16 @@ def test_gains_fold_by_mean_largest_and_share_harmful() -> None:
         compute("nDCG", lists, 3)
 
 
-def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
+@pytest.fixture
+def tiny_fid(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
+    """The tiny comparison with a FiD reader."""
+    folder = models.t5_folder(tmp_path / "t5")
+    return tiny.with_config(reader=ReaderConfig(kind="fid", model=folder, max_new_tokens=6))
+
+
+def test_a_job_with_likelihoods_and_gains(tiny_fid: Tiny, reads_here: list[int]) -> None:
     names = ["erag", "gold_likelihood", "gain", "gain_likelihood"]
-    some = tiny.with_config(annotators=names, reader=reader)
+    some = tiny_fid.with_config(annotators=names)
     compare(some)
     labels = table(some, LABELS)
     assert set(labels["annotator"]) == set(names)
@@ -437,9 +422,9 @@ def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], tmp
     }
     question, answer, _ = QUESTIONS["q2"]
     _, title, text = PASSAGES["d3"]
-    case = case_of("fid", max_new_tokens=6)
+    case = models.case_for("fid", max_new_tokens=6)
     request = GOLD_LIKELIHOOD.request(case, question, (Passage(title, text),), (answer,))
-    (wanted,) = likelihoods(models.loaded("fid", reader.model or ""), [request])
+    (wanted,) = likelihoods(models.loaded("fid", some.config.reader.model or ""), [request])
     assert likely["q2", "d3"] == pytest.approx(wanted, rel=1e-4)
     assert len(set(likely.values())) > 5
     gains = table(some, LABELS, annotator="gain_likelihood")["label"]
@@ -459,11 +444,8 @@ def asked_by_lists(plan: StagePlan) -> dict[str, int]:
     return {row["lists"]: row["asked"] for row in plan.counts if row["kind"] == GOLD_LIKELIHOOD.name}
 
 
-def test_the_report_says_where_gains_can_show_harm(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
-) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["erag", "gain", "gain_likelihood"], reader=reader)
+def test_the_report_says_where_gains_can_show_harm(tiny_fid: Tiny, reads_here: list[int]) -> None:
+    some = tiny_fid.with_config(annotators=["erag", "gain", "gain_likelihood"])
     compare(some)
     manifest = TableStore(some.config.out).manifest(LABELS)["config"]
     (closed_book,), (noise,) = manifest["closed_book"], manifest["noise"]
@@ -473,30 +455,26 @@ def test_the_report_says_where_gains_can_show_harm(
         0,
     )
     assert noise["low"] < 0 < noise["high"]
-    warnings, _, rest = (tiny.folder / "out" / "report.md").read_text().partition("## Notes")
+    warnings, _, rest = (tiny_fid.folder / "out" / "report.md").read_text().partition("## Notes")
     assert "tiny: gain can show harm on 0 of 6 questions (0.0%) only" in warnings
     assert f"from {noise['num_pairs']} unrelated documents" in warnings
     assert "only on the questions that the reader answers without documents, 0 of 6 questions (0.0%)" in rest
     assert f"{math.exp(noise['low']):.3g} to {math.exp(noise['high']):.3g} times as likely" in rest
 
 
-def test_a_job_with_one_question_has_no_noise_and_says_so(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
-) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["gain_likelihood"], reader=reader, num_queries=1)
+def test_a_job_with_one_question_has_no_noise_and_says_so(tiny_fid: Tiny, reads_here: list[int]) -> None:
+    some = tiny_fid.with_config(annotators=["gain_likelihood"], num_queries=1)
     compare(some)
     labels = table(some, LABELS)["label"]
     assert len(labels) == labels.null_count() > 0
-    report = (tiny.folder / "out" / "report.md").read_text()
+    report = (tiny_fid.folder / "out" / "report.md").read_text()
     assert "tiny: gain\\_likelihood: there are no documents unrelated to a question" in report
 
 
 def test_labels_of_another_noise_are_not_taken_for_these(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tiny_fid: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["gain_likelihood"], reader=reader)
+    some = tiny_fid.with_config(annotators=["gain_likelihood"])
     compare(some)
     monkeypatch.setattr("erag_ray.inputs.dependencies.PER_QUESTION", 2)
     with pytest.raises(
@@ -505,9 +483,8 @@ def test_labels_of_another_noise_are_not_taken_for_these(
         evaluate(some.config, prepared(some.config))
 
 
-def test_other_golds_are_asked_again(tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    some = tiny.with_config(annotators=["gold_likelihood"], reader=reader)
+def test_other_golds_are_asked_again(tiny_fid: Tiny, reads_here: list[int]) -> None:
+    some = tiny_fid.with_config(annotators=["gold_likelihood"])
     run_stage(some.config, planned(some))
     text = some.queries.read_text()
     some.queries.write_text(text.replace("Ada Brunner", "Bea Brunner"))
@@ -520,6 +497,5 @@ def test_other_golds_are_asked_again(tiny: Tiny, reads_here: list[int], tmp_path
 
 
 def planned(some: Tiny) -> StagePlan:
-    """What the annotators ask."""
     inputs = prepare(some.config, check_reader)
     return plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)

@@ -93,32 +93,23 @@ def test_a_configuration_and_rows_in_the_plain_format_need_no_mapping(hub: dict[
     assert table.select("query_id", "answers").rows() == [("squad:1", ["Ann"]), ("squad:2", ["Bob"])]
 
 
+QA = {"question": "q", "answers": "a"}
+
+
 @pytest.mark.parametrize(
     ("row", "fields", "message"),
     [
         (
             {"q": "x", "a": None},
             {"question": "query"},
-            r"hf:x:t:2: question_fields\.question: no field query; .* q, a$",
+            r"question_fields\.question: no field query; .* q, a$",
         ),
-        (
-            {"q": "x", "a": "Ann"},
-            {"question": "q", "answers": "a.text"},
-            "hf:x:t:2: .*answers: no field a.text",
-        ),
-        (
-            {"q": 5, "a": "Ann"},
-            {"question": "q", "answers": "a"},
-            "hf:x:t:2: question is 5; it must be a string",
-        ),
-        ({"q": "x", "a": 5}, {"question": "q", "answers": "a"}, "hf:x:t:2: answer 5 must be a string"),
-        ({"q": "x", "a": [1]}, {"question": "q", "answers": "a"}, "hf:x:t:2: answer 1 must be a string"),
-        (
-            {"q": "x", "a": "Ann", "i": 1.5},
-            {"question": "q", "answers": "a", "id": "i"},
-            "hf:x:t:2: id is 1.5",
-        ),
-        ({"q": "x", "a": None}, {"question": "q", "answers": "a"}, "hf:x:t:2: .*has no answer"),
+        ({"q": "x", "a": "Ann"}, {"question": "q", "answers": "a.text"}, "answers: no field a.text"),
+        ({"q": 5, "a": "Ann"}, QA, "question is 5; it must be a string"),
+        ({"q": "x", "a": 5}, QA, "answer 5 must be a string"),
+        ({"q": "x", "a": [1]}, QA, "answer 1 must be a string"),
+        ({"q": "x", "a": "Ann", "i": 1.5}, {**QA, "id": "i"}, "id is 1.5"),
+        ({"q": "x", "a": None}, QA, "has no answer"),
     ],
 )
 def test_a_field_that_is_missing_or_of_another_type_is_an_error_with_its_row(
@@ -139,7 +130,7 @@ def test_a_field_that_is_missing_or_of_another_type_is_an_error_with_its_row(
     hub["x", None] = {"t": Rows([])}  # type: ignore[index]
     monkeypatch.setattr(Rows, "iter", rows)
     _, diagnostics = loaded("hf:x:t", fields=fields)
-    assert any(re.search(message, error) for error in diagnostics.errors), diagnostics.errors
+    assert any(re.search(f"^hf:x:t:2: .*{message}", one) for one in diagnostics.errors), diagnostics.errors
 
 
 @pytest.mark.parametrize(

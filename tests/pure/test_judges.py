@@ -40,12 +40,10 @@ def judge_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def case_of(judge: JudgeConfig, family: Any = "question") -> Case:
-    """A dataset of this family, and a judge."""
     return Case(dataset=Dataset(family=family), reader=ReaderConfig(kind="echo"), judge=judge)
 
 
 def loaded(judge: JudgeConfig) -> Any:
-    """The judge's model with its weights."""
     model = make_model(judge.reader())
     load_model(model)
     return model
@@ -234,7 +232,6 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
 
 
 def requests_of(plan: StagePlan, kind: Kind) -> pl.DataFrame:
-    """What a stage asks of this kind."""
     return plan.requests.filter(kind=kind.name)
 
 

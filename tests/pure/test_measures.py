@@ -25,8 +25,6 @@ from erag_ray.measures.lists import (
     pad,
 )
 
-LOG3, LOG5 = np.log2(3), np.log2(5)
-
 # one useful document at rank 2 and one at rank 4; nothing useful; a list of one; an empty list
 BINARY = list_ideal(
     np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]], dtype=float), [4, 4, 1, 0]
@@ -76,22 +74,12 @@ def test_check_measures_lets_declared_labels_pass() -> None:
 @pytest.mark.parametrize(
     ("names", "kind", "threshold", "message"),
     [
-        (
-            ["P", "Prec"],
-            "binary",
-            None,
-            "unknown measure 'Prec'; known: AP, Harmful, NoisyOr, P, R, RR, Success, UDCG, nDCG",
-        ),
+        (["P", "Prec"], "binary", None, "unknown measure 'Prec'; known: AP, Harmful, .* UDCG, nDCG"),
         (["numpy:pi"], "binary", None, "measure 'numpy:pi' is a float"),
         (["P"], "graded", 0.0, "must be above 0"),
         (["P"], "graded", float("nan"), "must be above 0"),
         (["R"], "binary", 2, "no binary label would be relevant"),
-        (
-            ["P", "AP", "nDCG"],
-            "signed",
-            0.5,
-            "signed, and AP, nDCG are not defined.*only P, Success, Harmful",
-        ),
+        (["P", "AP", "nDCG"], "signed", 0.5, "AP, nDCG are not defined.*only P, Success, Harmful"),
         (["Harmful"], "binary", None, "binary, and Harmful are not defined"),
         (["Harmful", "R"], "graded", None, "graded, and Harmful, R are not defined.*only P, nDCG, Success"),
     ],

@@ -89,13 +89,11 @@ def lists_of(*lists: tuple[str, list[str]]) -> pl.DataFrame:
 def requests_of(
     *lists: tuple[str, list[str]], uses=ORDERED, corpus: pl.DataFrame = CORPUS, kind: str = "answer"
 ) -> pl.DataFrame:
-    """REQUESTS."""
     asked = lists_of(*lists).with_columns(kind=pl.lit(kind))
     return build_requests(asked, QUERIES, documents_of(corpus), uses)
 
 
 def pending_of(requests: pl.DataFrame, uses=ORDERED) -> pl.DataFrame:
-    """PENDING."""
     documents, forms = documents_of(CORPUS), forms_of(uses, next(iter(uses.values())).model)
     new = pending(requests, NONE_KNOWN, QUERIES, documents, uses)
     return pl.DataFrame(with_texts(new, QUERIES, documents, uses, forms))
@@ -135,31 +133,7 @@ def test_lists_are_cut_at_each_depth_in_rank_order_and_a_missing_list_is_empty()
     assert found.schema["doc_ids"] == DocIds
 
 
-def test_a_list_that_is_shorter_than_the_depth_stays_as_it_is() -> None:
-    found = ranked_lists(RUNS, pl.Series(["q1"]), [10])
-    assert found.select("run_id", "doc_ids").rows() == [("a", ["d1"]), ("b", ["d1", "d2", "d3"])]
-
-
-def test_pairs_are_the_union_over_runs() -> None:
-    expected = [("q1", "d1"), ("q1", "d2"), ("q1", "d3"), ("q2", "d1"), ("q2", "d3")]
-    assert pairs(RUNS).rows() == expected
-    assert as_lists_of_one(pairs(RUNS)).rows() == [(query_id, [doc_id]) for query_id, doc_id in expected]
-
-
 # keys
-
-
-def test_requests_are_the_distinct_lists_of_each_query() -> None:
-    found = requests_of(
-        ("q2", ["d1"]), ("q1", ["d1", "d2"]), ("q2", ["d1"]), ("q1", []), ("q1", ["d2", "d1"])
-    )
-    assert found.select("query_id", "doc_ids").rows() == [
-        ("q1", []),
-        ("q1", ["d1", "d2"]),
-        ("q1", ["d2", "d1"]),
-        ("q2", ["d1"]),
-    ]
-    assert conform(found, REQUESTS).num_rows == 4
 
 
 def test_equal_questions_and_equal_texts_share_a_key_whatever_their_ids() -> None:

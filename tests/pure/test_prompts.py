@@ -42,45 +42,39 @@ def test_fid_shows_question_title_and_context() -> None:
         Piece("template", " context:"),
         Piece("passage", " A bridge."),
     ]
-    assert joined(pieces(T5, QUESTION, [BRIDGE])) == "question: Who built it? title: Marn context: A bridge."
 
 
-def test_fid_without_a_title_has_no_title_field_and_without_a_passage_the_question_alone() -> None:
-    assert joined(pieces(T5, QUESTION, [UNTITLED])) == "question: Who built it? context: Rain."
-    assert joined(pieces(T5, QUESTION, [])) == "question: Who built it?"
+FEW = "answer the question with a few words.\n\n"
+EXAMPLE = "Question: Who designed the lighthouse at Skerry Point?\nAnswer (a few words): Orla Brandvik\n\n"
+LIGHTHOUSE = (
+    "Passage: (Skerry Point) The lighthouse at Skerry Point was designed by Orla Brandvik and "
+    "burned whale oil.\n"
+)
+BOTH = "Passage: (Marn) A bridge.\nPassage: Rain.\n"
+ASKED = "Question: Who built it?"
 
 
-def test_ipa_shows_every_passage_in_one_input() -> None:
-    found = joined(pieces(T5, QUESTION, [BRIDGE, UNTITLED]))
-    assert found == "question: Who built it? title: Marn context: A bridge. context: Rain."
-    assert joined(pieces(T5, QUESTION, [])) == "question: Who built it?"
-
-
-def test_the_plain_prompt_ends_where_the_answer_starts() -> None:
-    assert joined(pieces(plain(num_examples=1), QUESTION, [BRIDGE, UNTITLED])) == (
-        "Read the passages and answer the question with a few words.\n"
-        "\n"
-        "Passage: (Skerry Point) The lighthouse at Skerry Point was designed by Orla Brandvik and burned whale oil.\n"
-        "Question: Who designed the lighthouse at Skerry Point?\n"
-        "Answer (a few words): Orla Brandvik\n"
-        "\n"
-        "Passage: (Marn) A bridge.\n"
-        "Passage: Rain.\n"
-        "Question: Who built it?\n"
-        "Answer (a few words):"
-    )
-
-
-def test_the_plain_prompt_without_passages_says_nothing_of_passages() -> None:
-    assert joined(pieces(plain(num_examples=1), QUESTION, [])) == (
-        "Answer the question with a few words.\n"
-        "\n"
-        "Question: Who designed the lighthouse at Skerry Point?\n"
-        "Answer (a few words): Orla Brandvik\n"
-        "\n"
-        "Question: Who built it?\n"
-        "Answer (a few words):"
-    )
+@pytest.mark.parametrize(
+    ("prompt", "passages", "text"),
+    [
+        # without a title there is no title field, and without a passage the question is alone
+        (T5, [BRIDGE], "question: Who built it? title: Marn context: A bridge."),
+        (T5, [UNTITLED], "question: Who built it? context: Rain."),
+        (T5, [], "question: Who built it?"),
+        (T5, [BRIDGE, UNTITLED], "question: Who built it? title: Marn context: A bridge. context: Rain."),
+        # the plain prompt ends where the answer starts
+        (
+            plain(num_examples=1),
+            [BRIDGE, UNTITLED],
+            f"Read the passages and {FEW}{LIGHTHOUSE}{EXAMPLE}{BOTH}{ASKED}\nAnswer (a few words):",
+        ),
+        (plain(num_examples=1), [], f"A{FEW[1:]}{EXAMPLE}{ASKED}\nAnswer (a few words):"),
+        (CHAT, [BRIDGE, UNTITLED], f"Read the passages and {FEW}{BOTH}{ASKED}"),
+        (CHAT, [], f"A{FEW[1:]}{ASKED}"),
+    ],
+)
+def test_what_a_model_is_shown(prompt: Prompt, passages: list[Passage], text: str) -> None:
+    assert joined(pieces(prompt, QUESTION, passages)) == text
 
 
 @pytest.mark.parametrize("num_examples", [0, 1, 2])
@@ -92,18 +86,6 @@ def test_a_family_asks_and_answers_with_its_own_words(family, num_examples: int)
     # every example has one passage, one question and one answer, as the prompt itself
     for word in ("Passage", family.question_word, family.answer_word):
         assert sum(line.startswith(f"{word}:") for line in lines) == num_examples + 1
-
-
-def test_the_chat_message_is_instruction_passages_question() -> None:
-    assert joined(pieces(CHAT, QUESTION, [BRIDGE, UNTITLED])) == (
-        "Read the passages and answer the question with a few words.\n"
-        "\nPassage: (Marn) A bridge."
-        "\nPassage: Rain."
-        "\nQuestion: Who built it?"
-    )
-    assert joined(pieces(CHAT, QUESTION, [])) == (
-        "Answer the question with a few words.\n\nQuestion: Who built it?"
-    )
 
 
 WORDS = st.text(st.sampled_from("ab :()?\n\r\t\v\f\x1c\x85\u2028"), max_size=12)

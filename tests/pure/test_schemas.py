@@ -43,13 +43,7 @@ def test_every_table_has_a_key_of_its_own_columns_that_is_never_null(schema) -> 
 
 
 def test_conform_gives_the_schemas_order_and_types_whatever_came_in() -> None:
-    types = {
-        "rank": "int64",
-        "doc_id": "string",
-        "run_id": "string",
-        "query_id": "string",
-        "score": "float32",
-    }
+    types = {"rank": "int64", **dict.fromkeys(["doc_id", "run_id", "query_id"], "string"), "score": "float32"}
     arrow = pa.table({name: LISTS[name].to_arrow() for name in types}).cast(pa.schema(types.items()))
     for table in (LISTS, arrow, pa.concat_tables([arrow.slice(0, 1), arrow.slice(1)])):
         found = conform(table, RUNS)

@@ -245,14 +245,6 @@ def test_an_empty_table_is_a_table(root: str) -> None:
     assert TableStore(root).read(PROVENANCE).schema == PAGES.schema
 
 
-def test_the_manifest_states_the_digest_of_the_data(tmp_path: pathlib.Path) -> None:
-    TableStore(str(tmp_path)).write(PAGES, PROVENANCE)
-    data = tmp_path / "provenance" / "part-00000.parquet"
-    assert TableStore(str(tmp_path)).manifest(PROVENANCE)["parts"] == {
-        "part-00000.parquet": file_digest(data)
-    }
-
-
 def test_a_table_that_was_not_written_is_not_there(root: str) -> None:
     tables = TableStore(root)
     assert not tables.is_sealed(PROVENANCE)
@@ -263,13 +255,6 @@ def test_a_table_that_was_not_written_is_not_there(root: str) -> None:
             read(PROVENANCE)
     # a manifest can be taken away as often as one likes
     tables.invalidate(PROVENANCE)
-
-
-def test_rewriting_replaces_the_table(root: str) -> None:
-    tables = TableStore(root)
-    tables.write(PAGES, PROVENANCE)
-    tables.write(PAGES.head(1), PROVENANCE)
-    assert TableStore(root).read(PROVENANCE).rows() == [("q1", 1, "p1", None)]
 
 
 @pytest.mark.parametrize("step", ["write_parquet", "write_manifest"])
@@ -448,12 +433,6 @@ def test_what_does_not_conform_is_not_appended(root: str) -> None:
         with pytest.raises(ValueError, match="table responses"):
             store.append(wrong, "job-1")
     assert store.folder.names() == []
-
-
-def test_the_anti_join_with_the_keys_leaves_what_is_still_to_read(root: str) -> None:
-    store = ResponseStore(root, "echo")
-    store.append(responses(1, 3), "job-1")
-    assert keys(1, 2, 3, 4).join(store.keys(), on=KEY_COLUMNS, how="anti").rows() == [(2, 3), (4, 5)]
 
 
 def test_a_key_in_several_files_counts_once_by_the_first_file_name(root: str) -> None:

@@ -1,4 +1,4 @@
-"""What a new encoder notes of matches between question and passage."""
+"""A new model: what its encoder notes of matches, and how its attention copies, finds equal tokens and neighbours."""
 
 from __future__ import annotations
 
@@ -63,3 +63,37 @@ def test_a_model_too_small_for_notes_has_none(changes: dict[str, int]) -> None:
     model = transformers.T5ForConditionalGeneration(config)
     start_near_copying(model, MARKS)
     assert (model.shared.weight[:, 1] != 0).any()
+
+
+@pytest.fixture
+def copying_model() -> transformers.T5ForConditionalGeneration:
+    torch.manual_seed(0)
+    config = transformers.T5Config(
+        vocab_size=300, d_model=128, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=2, num_heads=8
+    )
+    made = transformers.T5ForConditionalGeneration(config).eval()
+    start_near_copying(made)
+    return made
+
+
+def test_what_the_decoder_attends_to_comes_back_unchanged(
+    copying_model: transformers.T5ForConditionalGeneration,
+) -> None:
+    attention = copying_model.decoder.block[0].layer[1].EncDecAttention
+    state = torch.randn(1, 1, 128)
+    found = attention(torch.randn(1, 1, 128), key_value_states=state)[0]
+    torch.testing.assert_close(found, state, rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_heads_attend_to_equal_tokens_elsewhere_and_the_next_to_neighbours(
+    copying_model: transformers.T5ForConditionalGeneration,
+) -> None:
+    copying_model.set_attn_implementation("eager")
+    ids = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 7, 12, 13]])
+    (first, *_) = copying_model.encoder(input_ids=ids, output_attentions=True).attentions
+    weights = first[0].detach()
+    for head in (0, 1):
+        assert weights[head, 2].argmax() == 7
+        assert weights[head, 2, 2] < 0.01
+    assert weights[2, 4].argmax() == 3
+    assert weights[3, 4].argmax() == 5

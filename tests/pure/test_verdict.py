@@ -75,16 +75,12 @@ def of_one(tables: Results) -> DatasetVerdict:
     return one
 
 
+def scores(rate: float, count: int, seed: int) -> list[float]:
+    return (np.random.default_rng(seed).random(count) < rate).astype(float).tolist()
+
+
 def said(one: DatasetVerdict, topic: str) -> list[str]:
     return [finding.text for finding in one.findings if finding.topic == topic]
-
-
-def test_a_run_that_is_better_than_every_other_one_is_named_as_the_best() -> None:
-    one = of_one(tables_of({("A", 2): [1, 1, 1, 1, 0] * 8, ("B", 2): [1, 0, 0, 0, 0] * 8}))
-    assert one.answer.startswith("A serves the reader best: exact_match .800 [")
-    assert "with 2 documents, .600 above B [" in one.answer
-    assert one.answer.endswith("p < .001")
-    assert said(one, "certainty") == []
 
 
 def test_the_difference_is_that_of_the_best_run_whatever_the_names() -> None:
@@ -96,41 +92,6 @@ def test_the_difference_is_that_of_the_best_run_whatever_the_names() -> None:
         assert rival.low is not None
         assert rival.high is not None
         assert 0 < rival.low < 0.5 < rival.high < 1
-
-
-def test_two_runs_that_are_not_told_apart_are_named_with_the_questions_needed() -> None:
-    a, b = [1, 0, 1, 0, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0, 1, 0]
-    c = [*a, 1.0], [*b, 0.0]
-    one = of_one(tables_of({("A", 2): c[0], ("B", 2): c[1]}))
-    assert one.answer.startswith("the two runs do not differ significantly: A leads with exact_match .556")
-    needed = paired_test(np.array(c[0]) - np.array(c[1])).num_needed(0.05)
-    assert said(one, "certainty") == [
-        f"not settled with 9 questions; about {needed:,} would be needed for this difference"
-    ]
-
-
-def test_equal_runs_need_no_number_of_questions() -> None:
-    one = of_one(tables_of({("A", 2): [1, 0, 1, 0], ("B", 2): [0, 1, 1, 0]}))
-    assert said(one, "certainty") == ["not settled with 4 questions; A and B are equal here"]
-
-
-def test_runs_that_share_the_lead_are_named_and_so_are_the_worse_ones() -> None:
-    utility = {
-        ("A", 2): [1, 1, 1, 1, 0] * 8,
-        ("B", 2): [1, 1, 1, 0, 0] * 7 + [1, 1, 1, 1, 1],
-        ("C", 2): [0, 0, 0, 0, 0] * 7 + [1, 0, 0, 0, 0],
-        ("D", 2): [0, 0, 0, 0, 0] * 8,
-    }
-    one = of_one(tables_of(utility))
-    assert one.answer.startswith("A or B: A leads with exact_match .800 [")
-    assert one.answer.endswith(", p .141 (Holm, 4 runs); worse: C by .775, D by .800")
-
-
-def test_no_pair_differs_is_an_answer() -> None:
-    rolled = {(run, 2): np.roll([1, 0, 0, 1, 0, 1], k).tolist() for k, run in enumerate("ABC")}
-    one = of_one(tables_of({**rolled, ("D", 2): [1, 0, 0, 1, 0, 0]}))
-    assert one.answer.startswith("no two runs differ significantly: A, B and C lead equally with")
-    assert of_one(tables_of(rolled)).answer.startswith("A, B and C have the same mean: exact_match .500 [")
 
 
 def test_choosing_among_depths_is_paid_for() -> None:
@@ -164,41 +125,106 @@ def test_p_values_are_those_of_holm_over_the_pairs_of_runs() -> None:
         assert rival.p == pytest.approx(expected[first, second])
 
 
-def test_runs_that_never_score_are_no_answer() -> None:
-    one = of_one(tables_of({("A", 2): [0, 0, 0], ("B", 2): [0, 0, 0]}))
-    assert one.answer == "no run helps this reader: it never scores above 0 with 2 documents"
-    assert said(one, "certainty") == []
+NINE = [1, 0, 1, 0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 1, 0, 1, 0, 0]
+NUM_NEEDED = paired_test(np.subtract(*map(np.array, NINE)).astype(float)).num_needed(0.05)
+ROLLED = {run: np.roll([1, 0, 0, 1, 0, 1], k).tolist() for k, run in enumerate("ABC")}
+LEADING = {"A": [1, 1, 1, 1, 0] * 8, "B": [1, 1, 1, 0, 0] * 7 + [1] * 5}
+ENGLISH = scores(0.5, 50, 3)
+KOREAN = [
+    1.0 if place in np.flatnonzero(np.array(ENGLISH) == 0)[:4] else one for place, one in enumerate(ENGLISH)
+]
+ANSWERS: list[tuple[Mapping[str, Sequence[float | None]], str, str | None]] = [
+    # values of each run, the answer, and how certain it is; None: not looked at
+    (
+        {"A": [1, 1, 1, 1, 0] * 8, "B": [1, 0, 0, 0, 0] * 8},
+        r"^A serves the reader best: exact_match \.800 \[.* with 2 documents, \.600 above B \[.*p < \.001$",
+        "",
+    ),
+    (
+        {"good": [1] * 40, "bad": [0] * 40},
+        r"^good serves .* 1\.000 \[.*with 2 documents, 1\.000 above bad \[\.824, 1\.000\], p < \.001$",
+        "",
+    ),
+    (
+        dict(zip("AB", NINE, strict=True)),
+        r"^the two runs do not differ significantly: A leads with exact_match \.556",
+        f"not settled with 9 questions; about {NUM_NEEDED:,} would be needed for this difference",
+    ),
+    (
+        {"english": ENGLISH, "korean": KOREAN},
+        r", \.080 above english \[-\.039, \.192\], p \.125$",
+        "not settled with 50 questions; about .*",
+    ),
+    ({"A": [1, 0, 1, 0], "B": [0, 1, 1, 0]}, "", "not settled with 4 questions; A and B are equal here"),
+    (
+        {**LEADING, "C": [0] * 35 + [1, 0, 0, 0, 0], "D": [0] * 40},
+        r"^A or B: A leads with exact_match \.800 \[.*, p \.141 \(Holm, 4 runs\); worse: C by \.775, D by \.800$",
+        None,
+    ),
+    (
+        {**ROLLED, "D": [1, 0, 0, 1, 0, 0]},
+        "^no two runs differ significantly: A, B and C lead equally with",
+        None,
+    ),
+    (ROLLED, r"^A, B and C have the same mean: exact_match \.500 \[", None),
+    (
+        {"A": [0, 0, 0], "B": [0, 0, 0]},
+        "^no run helps this reader: it never scores above 0 with 2 documents$",
+        "",
+    ),
+    (
+        {"A": [1, 0, 1, 1]},
+        r"^A: exact_match \.750 \[.* with 2 documents; there is no other run to compare it with$",
+        None,
+    ),
+    (
+        {"A": [1], "B": [0]},
+        r"the two runs do not differ .*: A leads .* p 1\.000",
+        "not settled with 1 question; .*",
+    ),
+    ({"A": [1.0] * 20, "B": [1.0] * 20}, r"A and B have the same mean: exact_match 1\.000", None),
+    ({"A": [1, None] * 20, "B": [1, 0, 0, 0] * 10}, "A serves the reader best: .* over 20 questions", None),
+    (
+        {"A": [None] * 20, "B": [1.0, 0.0] * 10},
+        "B: exact_match .500 .* no other run to compare it with",
+        None,
+    ),
+    (
+        {"A": [1.0] * 10 + [None] * 10, "B": [None] * 10 + [0.0] * 10},
+        "no run leads: of A and B not all have scores on",
+        None,
+    ),
+    (
+        {"A": [1.0] + [None] * 39, "B": [0] * 40},
+        "",
+        "not settled with 1 question; about 6 would be needed for this difference",
+    ),
+    ({"A": [5, 3, 4, 100] * 10, "B": [1, 2, 5, 90] * 10}, r"A serves .* 3\.500 above B \[2\.\d+, 4\.", None),
+    ({"A": [-5, -3] * 10, "B": [-6, -2] * 10}, r"A and B have the same mean: exact_match -4\.000", None),
+    ({"A": [-0.0, 1] * 10, "B": [0, 1] * 10}, r"A and B have the same mean: exact_match \.500", None),
+    # a mean of 0 is not a score of 0
+    ({"A": [1, -1] * 20, "B": [-1, 1] * 20}, r"^A and B have the same mean: exact_match \.000 \[-", None),
+    (
+        {"A": [1] + [0] * 49, "B": [0] * 50},
+        r"do not differ significantly: A leads .* \.020 above B \[-",
+        None,
+    ),
+    # the digits of a small difference and of its interval agree with the p-value
+    (
+        {"A": [1] * 5000, "B": [0] * 6 + [1] * 4994},
+        r", \.0012 above B \[\.0001, \.0026\], p \.031$",
+        None,
+    ),
+]
 
 
-def test_one_run_is_compared_with_nothing() -> None:
-    one = of_one(tables_of({("A", 1): [1, 0, 1, 1]}))
-    assert one.answer.startswith("A: exact_match .750 [")
-    assert one.answer.endswith("with 1 document; there is no other run to compare it with")
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "text"),
-    [
-        ([1.0], [0.0], r"the two runs do not differ significantly: A leads .* p 1\.000"),
-        ([1.0] * 20, [1.0] * 20, r"A and B have the same mean: exact_match 1\.000"),
-        ([1.0, None] * 20, [1.0, 0.0, 0.0, 0.0] * 10, r"A serves the reader best: .* over 20 questions"),
-        ([None] * 20, [1.0, 0.0] * 10, "B: exact_match .500 .* no other run to compare it with"),
-        ([1.0] * 10 + [None] * 10, [None] * 10 + [0.0] * 10, "no run leads: of A and B not all have scores on"),
-        ([5.0, 3.0, 4.0, 100.0] * 10, [1.0, 2.0, 5.0, 90.0] * 10, r"A serves .* 3\.500 above B \[2\.\d+, 4\."),
-        ([-5.0, -3.0] * 10, [-6.0, -2.0] * 10, r"A and B have the same mean: exact_match -4\.000"),
-        ([-0.0, 1.0] * 10, [0.0, 1.0] * 10, r"A and B have the same mean: exact_match \.500"),
-        ([1.0] + [0.0] * 49, [0.0] * 50, r"do not differ significantly: A leads .* \.020 above B \[-"),
-    ],
-)  # fmt: skip
-def test_odd_scores_have_their_sentence(
-    a: Sequence[float | None], b: Sequence[float | None], text: str
+@pytest.mark.parametrize(("values", "answer", "certainty"), ANSWERS)
+def test_the_answer_and_how_certain_it_is(
+    values: Mapping[str, Sequence[float | None]], answer: str, certainty: str | None
 ) -> None:
-    assert re.search(text, of_one(tables_of({("A", 1): a, ("B", 1): b})).answer)
-
-
-def test_one_question_settles_nothing() -> None:
-    one = of_one(tables_of({("A", 2): [1], ("B", 2): [0]}))
-    assert said(one, "certainty")[0].startswith("not settled with 1 question; ")
+    one = of_one(tables_of({(run, 2): of_run for run, of_run in values.items()}))
+    assert re.search(answer, one.answer)
+    assert certainty is None or re.fullmatch(certainty, "\n".join(said(one, "certainty")))
 
 
 def test_the_reader_without_passages_may_be_better_than_any_run() -> None:
@@ -277,19 +303,16 @@ def costs(**changes: object) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "new"),
     [
-        ({}, "cost: 7,329 requests, 12 of them new in the last run, 1.7 million prompt tokens, 2.9 min of reader time"),
-        ({"num_reader_calls": 0}, "cost: 7,329 requests, 0 of them new in the last run"),
-        (
-            {"num_reader_calls": 0, "price": 1.25},
-            "cost: 7,329 requests, 0 of them new in the last run, price 1.2500",
-        ),
+        ({}, "12 of them new in the last run, 1.7 million prompt tokens, 2.9 min of reader time"),
+        ({"num_reader_calls": 0}, "0 of them new in the last run"),
+        ({"num_reader_calls": 0, "price": 1.25}, "0 of them new in the last run, price 1.2500"),
     ],
-)  # fmt: skip
-def test_the_cost_is_that_of_the_last_run(changes: dict[str, object], text: str) -> None:
-    found: Verdict = build_report(tables_of({("A", 2): [1, 0]}, costs=costs(**changes))).verdict
-    assert [finding.text for finding in found.findings] == [text]
+)
+def test_the_cost_is_that_of_the_last_run(changes: dict[str, object], new: str) -> None:
+    verdict: Verdict = build_report(tables_of({("A", 2): [1, 0]}, costs=costs(**changes))).verdict
+    assert [finding.text for finding in verdict.findings] == [f"cost: 7,329 requests, {new}"]
 
 
 @given(st.floats(0.01, 1e9))
@@ -301,15 +324,7 @@ def test_rounding_up_never_promises_too_little(value: float) -> None:
 # --- sentences that were false once ---
 
 
-def scores(rate: float, count: int, seed: int) -> list[float]:
-    return (np.random.default_rng(seed).random(count) < rate).astype(float).tolist()
-
-
 def test_a_run_that_scores_nowhere_is_worse_and_by_how_much_is_named() -> None:
-    one = of_one(tables_of({("good", 2): [1] * 40, ("bad", 2): [0] * 40}))
-    assert one.answer.startswith("good serves the reader best: exact_match 1.000 [")
-    assert one.answer.endswith("with 2 documents, 1.000 above bad [.824, 1.000], p < .001")
-    assert said(one, "certainty") == []
     right = scores(0.75, 40, 0)
     five = of_one(
         tables_of(
@@ -366,17 +381,6 @@ def test_34_runs_are_told_apart_and_copies_of_them_change_nothing() -> None:
     is_significant = both["p_adjusted"] <= 0.05
     assert 0 < is_significant.sum() < both.height
     assert (both["p_adjusted_echo"] <= 0.05).to_list() == is_significant.to_list()
-
-
-def test_an_interval_and_its_p_value_say_the_same() -> None:
-    english = scores(0.5, 50, 3)
-    more = [
-        1.0 if number in np.flatnonzero(np.array(english) == 0)[:4] else value
-        for number, value in enumerate(english)
-    ]
-    one = of_one(tables_of({("english", 2): english, ("korean", 2): more}))
-    assert one.answer.endswith(", .080 above english [-.039, .192], p .125")
-    assert said(one, "certainty")[0].startswith("not settled with 50 questions; about ")
 
 
 @pytest.mark.parametrize("score", ["abstained", "error_rate"])
@@ -437,20 +441,6 @@ def test_equal_agreements_and_missing_scores_are_no_order() -> None:
         "not compared with A: C (no question has a score with 2 documents)",
         "scores on less than half as many questions as another run, too few to lead: B (1.000 over 1 question)",
     ]
-
-
-def test_a_mean_of_0_is_not_a_score_of_0() -> None:
-    one = of_one(tables_of({("A", 2): [1, -1] * 20, ("B", 2): [-1, 1] * 20}))
-    assert one.answer.startswith("A and B have the same mean: exact_match .000 [-")
-    few = of_one(tables_of({("A", 2): [1.0] + [None] * 39, ("B", 2): [0] * 40}))
-    assert said(few, "certainty") == [
-        "not settled with 1 question; about 6 would be needed for this difference"
-    ]
-
-
-def test_a_small_difference_and_its_interval_have_the_digits_that_agree_with_the_p_value() -> None:
-    one = of_one(tables_of({("A", 2): [1] * 5000, ("B", 2): [0] * 6 + [1] * 4994}))
-    assert one.answer.endswith(", .0012 above B [.0001, .0026], p .031")
 
 
 def test_runs_that_lead_equally_are_told_apart_at_another_depth() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.extras.world.config import WorldConfig
-from erag_ray.extras.world.district import District, Fact, make_district
+from erag_ray.extras.world.district import District, make_district
 from erag_ray.extras.world.files import (
     KNOWLEDGE_SOURCE,
     district_lines,
@@ -31,7 +31,6 @@ from erag_ray.extras.world.names import is_dev_name, surname
 from erag_ray.extras.world.pages import Page, make_pages, state
 from erag_ray.extras.world.relations import RELATIONS
 from erag_ray.extras.world.tasks import TASKS, make_records
-from erag_ray.measures.scores import SCORES
 
 SMALL = WorldConfig(num_passages=700, num_processes=1)
 MADE: dict[int, tuple[District, list[Page]]] = {}
@@ -117,13 +116,8 @@ def test_the_task_files_load_as_datasets_with_their_own_scores(world: pathlib.Pa
     loaded = load_queries([str(world / file_name(task, dev=True)) for task in TASKS], diagnostics)
     diagnostics.raise_errors()
     scores = dict(loaded.queries.select("dataset", "score").unique().iter_rows())
-    assert scores == {
-        "nq": "exact_match",
-        "triviaqa": "exact_match",
-        "hotpotqa": "exact_match",
-        "fever": "accuracy",
-        "wow": "token_f1",
-    }
+    spans = dict.fromkeys(["nq", "triviaqa", "hotpotqa"], "exact_match")
+    assert scores == {**spans, "fever": "accuracy", "wow": "token_f1"}
     assert loaded.provenance["query_id"].n_unique() == loaded.queries.height
 
 
@@ -147,14 +141,9 @@ def test_the_evidence_tells_the_answer() -> None:
             shorter, longer = sorted((first_answer(record), evidence), key=len)
             assert shorter in longer
     for record in records(0, "hotpotqa"):
-        *_, last = record["output"][0]["provenance"]
+        first, last = record["output"][0]["provenance"]
+        assert first["wikipedia_id"] != last["wikipedia_id"]
         assert first_answer(record) in last["meta"]["evidence_span"][0]
-
-
-def test_two_hops_rest_on_two_pages() -> None:
-    for record in records(0, "hotpotqa"):
-        first, second = (source["wikipedia_id"] for source in record["output"][0]["provenance"])
-        assert first != second
 
 
 def test_claims_are_true_or_false_as_the_facts_are() -> None:
@@ -200,11 +189,12 @@ def test_name_sakes_share_their_name_and_not_their_occupation() -> None:
 
 
 def test_facts_are_told_away_from_their_gold_page_and_answers_about_somebody_else() -> None:
-    _, pages = made(0)
+    district, pages = made(0)
+    assert len({(id(fact.subject), fact.relation) for fact in district.facts}) == len(district.facts)
     away = [telling.fact for page in pages for telling in page.others]
     assert away
     assert all(telling.fact.subject is not page.subject for page in pages for telling in page.others)
-    objects = Counter(fact.object.name for fact in made(0)[0].facts)
+    objects = Counter(fact.object.name for fact in district.facts)
     assert max(objects.values()) > 3
 
 
@@ -286,15 +276,3 @@ def test_memory_does_not_grow_with_the_number_of_districts(tmp_path: pathlib.Pat
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
-
-
-@pytest.mark.parametrize("task", ["nq", "wow", "fever"])
-def test_the_gold_answers_score_one(task: str) -> None:
-    score = {"nq": "exact_match", "wow": "token_f1", "fever": "accuracy"}[task]
-    for record in records(0, task):
-        assert SCORES[score].function(first_answer(record), [first_answer(record)]) == 1.0
-
-
-def test_every_fact_has_one_object() -> None:
-    facts: list[Fact] = made(0)[0].facts
-    assert len({(id(fact.subject), fact.relation) for fact in facts}) == len(facts)
