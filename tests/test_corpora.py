@@ -46,17 +46,16 @@ def without_corpus(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.mark.long
-def test_the_numbers_are_those_of_one_corpus(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    asked = num_reader_calls(tiny)
-    two = in_two_corpora(tiny)
+def test_the_numbers_are_those_of_one_corpus(compared: Tiny) -> None:
+    asked = num_reader_calls(compared)
+    two = in_two_corpora(compared)
     compare(two)
     # a request has texts and no ids: nothing is asked again
     assert (asked > 0, num_reader_calls(two)) == (True, 0)
     labels = without_corpus(table(two, LABELS)).unique().sort(LABELS.key)
-    assert_frame_equal(labels, table(tiny, LABELS).sort(LABELS.key), check_exact=True)
+    assert_frame_equal(labels, table(compared, LABELS).sort(LABELS.key), check_exact=True)
     for schema in (UTILITY, PER_QUERY):
-        expected = table(tiny, schema)
+        expected = table(compared, schema)
         expected = expected.filter(OWN_IDEAL) if schema is PER_QUERY else expected
         assert_frame_equal(table(two, schema).sort(schema.key), expected.sort(schema.key), check_exact=True)
     assert set(table(two, RUN_TABLE, run_id="bad")["doc_id"].str.split("/").list.first()) == {"right"}
@@ -64,22 +63,24 @@ def test_the_numbers_are_those_of_one_corpus(tiny: Tiny, reads_here: list[int]) 
 
 @pytest.mark.long
 @pytest.mark.long
-def test_no_ideal_is_over_the_pool_of_all_corpora(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    compare(two := in_two_corpora(tiny))
-    assert (table(tiny, PER_QUERY, ideal="pool").height > 0, table(two, PER_QUERY, ideal="pool").height) == (
+def test_no_ideal_is_over_the_pool_of_all_corpora(compared: Tiny) -> None:
+    compare(two := in_two_corpora(compared))
+    assert (
+        table(compared, PER_QUERY, ideal="pool").height > 0,
+        table(two, PER_QUERY, ideal="pool").height,
+    ) == (
         True,
         0,
     )
     note = "no measure has the pool of all runs as ideal (corpora: left, right)"
-    assert (note in tables_text(two), note in tables_text(tiny)) == (True, False)
-    one = tiny.with_config(
-        passages=[], corpora={"left": CorpusConfig(passages=[str(tiny.passages)])},
-        run_corpora={"good": "left", "bad": "left"}, out=f"{tiny.config.out}-one",
+    assert (note in tables_text(two), note in tables_text(compared)) == (True, False)
+    one = compared.with_config(
+        passages=[], corpora={"left": CorpusConfig(passages=[str(compared.passages)])},
+        run_corpora={"good": "left", "bad": "left"}, out=f"{compared.config.out}-one",
     )  # fmt: skip
     compare(one)
     # runs that search the same corpus have a pool
-    assert_frame_equal(table(one, PER_QUERY), table(tiny, PER_QUERY), check_exact=True)
+    assert_frame_equal(table(one, PER_QUERY), table(compared, PER_QUERY), check_exact=True)
 
 
 def test_gold_pages_are_read_in_the_first_corpus(tiny: Tiny) -> None:

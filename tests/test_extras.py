@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 from quiet_ray import ENVIRONMENT
-from tiny import Tiny, compare
+from tiny import Tiny
 
 import erag_ray
 
@@ -88,18 +88,15 @@ class Copy:
 
 @pytest.mark.long
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_everything_else_works_without_an_extra(
-    extra: str, tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
-) -> None:
-    compare(tiny)
-    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+def test_everything_else_works_without_an_extra(extra: str, compared: Tiny, tmp_path: pathlib.Path) -> None:
+    report = pathlib.Path(compared.config.out, "report.md").read_text()
     copy = Copy(tmp_path / "copy")
     copy.delete(extra)
     done = copy.run("-c", IMPORT_ALL.format(folder=str(copy.folder)))
     assert done.returncode == 0, done.stderr
-    done = copy.run("jobs/report.py", "--out", tiny.config.out)
+    done = copy.run("jobs/report.py", "--out", compared.config.out)
     assert done.returncode == 0, done.stderr
-    assert pathlib.Path(tiny.config.out, "report.md").read_text() == report
+    assert pathlib.Path(compared.config.out, "report.md").read_text() == report
     for job in sorted(path.stem for path in (copy.folder / "jobs").glob("*.py")):
         done = copy.run(f"jobs/{job}.py", "--help")
         if job in JOBS_OF.get(extra, []):
@@ -117,18 +114,17 @@ def test_everything_else_works_without_an_extra(
 
 @pytest.mark.long
 def test_an_extra_that_cannot_be_imported_is_named_and_ends_only_what_needs_it(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+    compared: Tiny, tmp_path: pathlib.Path
 ) -> None:
-    compare(tiny)
-    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    report = pathlib.Path(compared.config.out, "report.md").read_text()
     copy = Copy(tmp_path / "copy")
     for extra in ("credit", "gate"):
         (copy.folder / "erag_ray" / "extras" / extra / "__init__.py").write_text("import no_such_package\n")
-    done = copy.run("jobs/report.py", "--out", tiny.config.out)
+    done = copy.run("jobs/report.py", "--out", compared.config.out)
     assert done.returncode == 0, done.stderr
     assert "left out: extension 'credits' cannot be loaded: " in done.stderr
     assert "No module named 'no_such_package'" in done.stderr
-    assert pathlib.Path(tiny.config.out, "report.md").read_text() == report
+    assert pathlib.Path(compared.config.out, "report.md").read_text() == report
     done = copy.run("jobs/gate.py", "--help")
     assert done.returncode == 2
     assert "job 'gate' cannot be loaded: " in done.stderr

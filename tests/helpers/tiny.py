@@ -140,6 +140,7 @@ def trec_lines(lists: dict[str, str]) -> str:
 
 def write_tiny(folder: pathlib.Path) -> Tiny:
     """Write the files."""
+    folder.mkdir(exist_ok=True)
     tiny = Tiny(
         folder=folder,
         config=JobConfig(
