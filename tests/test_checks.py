@@ -12,7 +12,7 @@ import sys
 import polars as pl
 import pytest
 from gold import gold_of
-from tiny import Tiny, compare, table
+from tiny import Tiny, compare, make_tables, table
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.evaluation import evaluate
@@ -93,7 +93,7 @@ def test_a_kind_that_there_is_not_is_refused_in_every_step(tiny: Tiny, kind: str
 @pytest.mark.long
 def test_measures_by_other_names_stand_under_their_own(tiny: Tiny, reads_here: list[int]) -> None:
     named = tiny.with_config(measures=["map", "MRR", "Hit Ratio", "P"])
-    compare(named)
+    make_tables(named)
     assert set(table(named, PER_QUERY)["measure"]) == {"AP", "RR", "Success", "P"}
     again = dataclasses.replace(tiny.config, measures=["AP", "RR", "Success", "P"])
     means = table(named, MEANS)
@@ -192,7 +192,7 @@ def test_datasets_with_other_prompts_are_run_by_one_model(tiny: Tiny, reads_here
     for number, line in enumerate(lines):
         line["kilt_task"] = "fever" if number % 2 else "nq"
     tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    plan = compare(dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, dataset=None)))
+    plan = make_tables(dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, dataset=None)))
     # the prompts of questions and claims stand in their forms
     (part,) = plan.plans
     assert len(part.forms) == 2
@@ -213,4 +213,4 @@ def test_labels_of_outside_code_that_cannot_be_are_told_by_its_name(
 ) -> None:
     some = tiny.with_config(annotators=["erag", f"{__name__}:NOT_A_NUMBER"])
     with pytest.raises(InputError, match=r"annotators: .*NOT_A_NUMBER: .*column label holds NaN"):
-        compare(some)
+        make_tables(some)

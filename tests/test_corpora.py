@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from pages import page_line
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, RUNS, Tiny, compare, num_reader_calls, table, tables_text
+from tiny import PASSAGES, RUNS, Tiny, compare, make_tables, num_reader_calls, table, tables_text
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
@@ -49,7 +49,7 @@ def without_corpus(rows: pl.DataFrame) -> pl.DataFrame:
 def test_the_numbers_are_those_of_one_corpus(compared: Tiny) -> None:
     asked = num_reader_calls(compared)
     two = in_two_corpora(compared)
-    compare(two)
+    make_tables(two)
     # a request has texts and no ids: nothing is asked again
     assert (asked > 0, num_reader_calls(two)) == (True, 0)
     labels = without_corpus(table(two, LABELS)).unique().sort(LABELS.key)
@@ -62,9 +62,8 @@ def test_the_numbers_are_those_of_one_corpus(compared: Tiny) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.long
 def test_no_ideal_is_over_the_pool_of_all_corpora(compared: Tiny) -> None:
-    compare(two := in_two_corpora(compared))
+    make_tables(two := in_two_corpora(compared))
     assert (
         table(compared, PER_QUERY, ideal="pool").height > 0,
         table(two, PER_QUERY, ideal="pool").height,
@@ -78,7 +77,7 @@ def test_no_ideal_is_over_the_pool_of_all_corpora(compared: Tiny) -> None:
         passages=[], corpora={"left": CorpusConfig(passages=[str(compared.passages)])},
         run_corpora={"good": "left", "bad": "left"}, out=f"{compared.config.out}-one",
     )  # fmt: skip
-    compare(one)
+    make_tables(one)
     # runs that search the same corpus have a pool
     assert_frame_equal(table(one, PER_QUERY), table(compared, PER_QUERY), check_exact=True)
 
@@ -166,7 +165,7 @@ def test_a_document_that_a_corpus_lacks_is_named_with_its_corpus(tiny: Tiny) -> 
 
 @pytest.mark.long
 def test_corpora_of_python_are_those_of_the_job(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(two := in_two_corpora(tiny))
+    make_tables(two := in_two_corpora(tiny))
     given: dict[str, Any] = {
         "questions": [str(tiny.queries)], "dataset": "tiny", "reader": {"kind": "echo"}, "runs": two.config.runs,
         "run_corpora": two.config.run_corpora, "depth": 3, "progress": False, "out": f"{tiny.folder}/api",
