@@ -13,7 +13,18 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_line, table, trec_lines
+from tiny import (
+    PASSAGES,
+    QUESTIONS,
+    RUNS,
+    Tiny,
+    compare,
+    kilt_line,
+    make_tables,
+    passage_line,
+    table,
+    trec_lines,
+)
 
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.export import export
@@ -254,7 +265,7 @@ def test_plain_questions_and_trec_qrels_all_the_way(tiny: Tiny, reads_here: list
     ]
     tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
     changed = tiny.with_config(qrels=[str(qrels)])
-    compare(changed)
+    make_tables(changed)
     labels = table(changed, LABELS, annotator="provenance")
     useful = labels.filter(label=1.0).select("query_id", "doc_id").rows()
     assert useful == [("q1", "d1"), ("q2", "d11"), ("q2", "d3"), ("q2", "d4"), ("q3", "d6")]
@@ -543,6 +554,6 @@ def test_one_outside_function_is_enough_for_an_annotator(
         "ANNOTATOR = Annotator(name='long', function=long_text, applies=lambda evidence: pl.lit(True), kind='binary')\n"
     )
     tiny = tiny.with_config(annotators=["mine:ANNOTATOR"])
-    compare(tiny)
+    make_tables(tiny)
     assert table(tiny, LABELS)["annotator"].unique().to_list() == ["mine:ANNOTATOR"]
     assert len(list((pathlib.Path(tiny.config.out) / "trec").glob("*-mine_ANNOTATOR.qrels"))) == 1
