@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import runpy
+import shutil
 import sys
 import uuid
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ import pytest
 import ray
 from object_store import Server, serving
 from quiet_ray import ENVIRONMENT
-from tiny import RunJob, Tiny, job_command, write_tiny
+from tiny import RunJob, Tiny, compare, job_command, write_tiny
 
 from erag_ray.config.job import JobConfig
 from erag_ray.inference import stage as reading
@@ -107,6 +108,26 @@ def local_ray(ray_environment: None) -> None:
 def tiny(tmp_path: pathlib.Path) -> Tiny:
     """The tiny comparison in a folder of its own."""
     return write_tiny(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def finished_tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiny, pathlib.Path]:
+    """The tiny comparison after its job, and a copy of its folder."""
+    folder = tmp_path_factory.mktemp("compared")
+    tiny = write_tiny(folder / "tiny")
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        compare(tiny)
+    return tiny, pathlib.Path(shutil.copytree(tiny.folder, folder / "copy"))
+
+
+@pytest.fixture
+def compared(finished_tiny: tuple[Tiny, pathlib.Path], reads_here: list[int]) -> Tiny:
+    """The tiny comparison after its job, without running it: its folder is put back for each test."""
+    tiny, copy = finished_tiny
+    shutil.rmtree(tiny.folder)
+    shutil.copytree(copy, tiny.folder)
+    return tiny
 
 
 @pytest.fixture(scope="session")

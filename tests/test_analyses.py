@@ -14,7 +14,7 @@ from conftest import read_here
 from evaluated import measured, numbered, used
 from given_results import view_of
 from report_texts import results_of
-from tiny import Tiny, compare, make_tables, write_tiny
+from tiny import Tiny, compare, write_tiny
 
 from erag_ray.analyses import every
 from erag_ray.analyses.auxiliary import predicted
@@ -142,21 +142,22 @@ def fails(*_: object) -> list[pl.DataFrame]:
 
 
 def test_one_that_fails_is_named_and_the_others_are_made_and_shown(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+    compared: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_tables(tiny)
     broken = Analysis(schema=BROKEN, make=fails, show=fails)
     after = Analysis(schema=AFTER, sources=(BROKEN,), make=fails)
     monkeypatch.setattr(every, "ANALYSES", (broken, after, *ANALYSES))
     assert {"broken", "after"} <= all_tables().keys()
-    assert evaluate(tiny.config, prepare(tiny.config)) == [
+    assert evaluate(compared.config, prepare(compared.config)) == [
         "the table broken was not made: ZeroDivisionError('of mine')",
         "the table after was not made: it needs broken",
     ]
     shown = io.StringIO()
     with pytest.raises(JobError, match=r"the report lacks what failed: .*fails failed: ZeroDivisionError"):
-        report(ReportConfig(out=tiny.config.out, progress=False), rich.console.Console(file=shown, width=200))
+        report(
+            ReportConfig(out=compared.config.out, progress=False), rich.console.Console(file=shown, width=200)
+        )
     assert "good" in shown.getvalue()
-    text = (pathlib.Path(tiny.config.out) / "report.md").read_text()
+    text = (pathlib.Path(compared.config.out) / "report.md").read_text()
     assert "which runs differ" in text
     assert "fails failed: ZeroDivisionError" in text.replace("\\", "")

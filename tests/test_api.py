@@ -12,11 +12,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import models
 import pandas as pd
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, make_tables
 
 import erag_ray as er
 from erag_ray.analyses.cells import CELLS
@@ -25,6 +26,8 @@ from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.measures.lists import MEASURES
+from erag_ray.models import make_model
+from erag_ray.prompts.request import Request
 from erag_ray.store.schemas import LABELS, OUTPUTS, UTILITY
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -70,17 +73,15 @@ def keys(folder: pathlib.Path, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("form", FORMS)
-def test_python_and_the_job_give_the_same_tables(tiny: Tiny, reads_here: list[int], form: str) -> None:
-    in_form = FORMS[form]
-    result = er.compare(
-        **keys(tiny.folder, questions=in_form(ASKED), passages=in_form(TEXTS), dataset="tiny")
-    )
+def test_python_and_the_job_give_the_same_tables(tiny: Tiny, reads_here: list[int]) -> None:
     plain = tiny.folder / "plain.jsonl"
     pl.DataFrame(ASKED).write_ndjson(plain)
-    compare(tiny.with_config(queries=[str(plain)]))
-    for schema in TABLES:
-        assert_frame_equal(getattr(result, schema.name), TableStore(tiny.config.out).read(schema))
+    make_tables(tiny.with_config(queries=[str(plain)]))
+    for name, form in FORMS.items():
+        given = keys(tiny.folder / name, questions=form(ASKED), passages=form(TEXTS), dataset="tiny")
+        result = er.compare(**given)
+        for schema in TABLES:
+            assert_frame_equal(getattr(result, schema.name), TableStore(tiny.config.out).read(schema))
 
 
 @pytest.mark.long
@@ -107,9 +108,8 @@ def test_what_is_left_out_is_a_warning_also_without_progress(
     assert any(line.startswith("run 'half': queries without a list: 1 (q") for line in warnings)
 
 
-def test_a_finished_job_is_opened_by_its_folder(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    result = er.Result(tiny.config.out)
+def test_a_finished_job_is_opened_by_its_folder(compared: Tiny) -> None:
+    result = er.Result(compared.config.out)
     assert result.verdict.startswith("Which retriever serves the reader")
     assert pathlib.Path(result.report()).is_file()
     assert {"means", "labels", "cells", "verdict", "costs"} <= set(dir(result))
@@ -248,11 +248,11 @@ def test_what_was_answered_stays_after_an_interrupt(tmp_path: pathlib.Path) -> N
         (lambda prompts: [None] * len(prompts), "None as output 0, not a text"),
     ],
 )
-def test_outputs_that_cannot_belong_to_the_prompts_end_the_job(
-    tmp_path: pathlib.Path, function: Outputs, fault: str
-) -> None:
+def test_outputs_that_cannot_belong_to_the_prompts_end_the_job(function: Outputs, fault: str) -> None:
+    model = make_model(er.Function(function, "f", "1").config())
+    asked = [Request(models.form_for("echo"), question) for question, *_ in QUESTIONS.values()]
     with pytest.raises(JobError, match=f"reader f: the function returned {fault}"):
-        er.compare(**keys(tmp_path, reader=er.Function(function, "f", "1")))
+        list(model.run(asked))
 
 
 def test_outputs_of_a_function_lose_their_thinking_and_are_not_cut_at_a_limit(tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from pages import page_line
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, RUNS, Tiny, compare, num_reader_calls, table, tables_text
+from tiny import PASSAGES, RUNS, Tiny, compare, make_tables, num_reader_calls, table, tables_text
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
@@ -46,40 +46,40 @@ def without_corpus(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.mark.long
-def test_the_numbers_are_those_of_one_corpus(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    asked = num_reader_calls(tiny)
-    two = in_two_corpora(tiny)
-    compare(two)
+def test_the_numbers_are_those_of_one_corpus(compared: Tiny) -> None:
+    asked = num_reader_calls(compared)
+    two = in_two_corpora(compared)
+    make_tables(two)
     # a request has texts and no ids: nothing is asked again
     assert (asked > 0, num_reader_calls(two)) == (True, 0)
     labels = without_corpus(table(two, LABELS)).unique().sort(LABELS.key)
-    assert_frame_equal(labels, table(tiny, LABELS).sort(LABELS.key), check_exact=True)
+    assert_frame_equal(labels, table(compared, LABELS).sort(LABELS.key), check_exact=True)
     for schema in (UTILITY, PER_QUERY):
-        expected = table(tiny, schema)
+        expected = table(compared, schema)
         expected = expected.filter(OWN_IDEAL) if schema is PER_QUERY else expected
         assert_frame_equal(table(two, schema).sort(schema.key), expected.sort(schema.key), check_exact=True)
     assert set(table(two, RUN_TABLE, run_id="bad")["doc_id"].str.split("/").list.first()) == {"right"}
 
 
 @pytest.mark.long
-@pytest.mark.long
-def test_no_ideal_is_over_the_pool_of_all_corpora(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    compare(two := in_two_corpora(tiny))
-    assert (table(tiny, PER_QUERY, ideal="pool").height > 0, table(two, PER_QUERY, ideal="pool").height) == (
+def test_no_ideal_is_over_the_pool_of_all_corpora(compared: Tiny) -> None:
+    make_tables(two := in_two_corpora(compared))
+    assert (
+        table(compared, PER_QUERY, ideal="pool").height > 0,
+        table(two, PER_QUERY, ideal="pool").height,
+    ) == (
         True,
         0,
     )
     note = "no measure has the pool of all runs as ideal (corpora: left, right)"
-    assert (note in tables_text(two), note in tables_text(tiny)) == (True, False)
-    one = tiny.with_config(
-        passages=[], corpora={"left": CorpusConfig(passages=[str(tiny.passages)])},
-        run_corpora={"good": "left", "bad": "left"}, out=f"{tiny.config.out}-one",
+    assert (note in tables_text(two), note in tables_text(compared)) == (True, False)
+    one = compared.with_config(
+        passages=[], corpora={"left": CorpusConfig(passages=[str(compared.passages)])},
+        run_corpora={"good": "left", "bad": "left"}, out=f"{compared.config.out}-one",
     )  # fmt: skip
-    compare(one)
+    make_tables(one)
     # runs that search the same corpus have a pool
-    assert_frame_equal(table(one, PER_QUERY), table(tiny, PER_QUERY), check_exact=True)
+    assert_frame_equal(table(one, PER_QUERY), table(compared, PER_QUERY), check_exact=True)
 
 
 def test_gold_pages_are_read_in_the_first_corpus(tiny: Tiny) -> None:
@@ -165,7 +165,7 @@ def test_a_document_that_a_corpus_lacks_is_named_with_its_corpus(tiny: Tiny) -> 
 
 @pytest.mark.long
 def test_corpora_of_python_are_those_of_the_job(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(two := in_two_corpora(tiny))
+    make_tables(two := in_two_corpora(tiny))
     given: dict[str, Any] = {
         "questions": [str(tiny.queries)], "dataset": "tiny", "reader": {"kind": "echo"}, "runs": two.config.runs,
         "run_corpora": two.config.run_corpora, "depth": 3, "progress": False, "out": f"{tiny.folder}/api",

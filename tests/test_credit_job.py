@@ -58,12 +58,9 @@ def test_a_job_without_the_keys_asks_and_makes_nothing_more(tiny: Tiny, reads_he
 
 
 @pytest.mark.long
-def test_the_report_shows_credits_and_orders_where_they_were_asked_for(
-    tiny: Tiny, reads_here: list[int]
-) -> None:
-    compare(tiny)
-    plain = tables_text(tiny)
-    compare(credited := tiny.with_config(**ALL, slices=["known"]))
+def test_the_report_shows_credits_and_orders_where_they_were_asked_for(compared: Tiny) -> None:
+    plain = tables_text(compared)
+    compare(credited := compared.with_config(**ALL, slices=["known"]))
     text = tables_text(credited)
     for words in (
         "with credit, within lists",

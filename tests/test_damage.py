@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from given_results import RESULTS
-from tiny import RunJob, Tiny, assert_same, make_tables, results, table
+from tiny import RunJob, Tiny, assert_same, results, table
 
-from erag_ray.cli.job import job_folder
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import Attempt
@@ -41,14 +40,6 @@ pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
 )
 RUN_AGAIN = r"[Rr]un (jobs/\w+\.py|the job that writes it)"
-
-
-@pytest.fixture
-def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
-    """A finished job."""
-    with job_folder(tiny.config):
-        make_tables(tiny)
-    return tiny
 
 
 def manifests(tiny: Tiny) -> list[pathlib.Path]:
@@ -176,7 +167,7 @@ def test_a_damaged_input_ends_the_annotation_and_preparing_mends_it(compared: Ti
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("damage", ANY)
+@pytest.mark.parametrize("damage", ["truncated", "list", "no keys", "deep"])
 def test_the_main_job_makes_damaged_manifests_anew_and_reads_nothing(
     compared: Tiny, job: RunJob, reads_here: list[int], damage: str
 ) -> None:
@@ -186,7 +177,7 @@ def test_the_main_job_makes_damaged_manifests_anew_and_reads_nothing(
     assert job("compare", compared)[0] == 0
     assert_same(results(compared), before)
     assert manifests(compared) == found
-    assert reads_here == [37]
+    assert reads_here == []
 
 
 SPOILS: dict[str, Callable[[pathlib.Path], object]] = {
@@ -357,7 +348,7 @@ def test_a_foreign_file_among_the_responses_is_set_aside_and_the_job_runs(
     assert job("compare", compared)[0] == 0
     assert_same(results(compared), before)
     assert (name.parent / "_torn" / "mine.parquet").read_bytes() == data
-    assert reads_here == [37], "no request is run again"
+    assert reads_here == [], "no request is run again"
 
 
 class Probed:

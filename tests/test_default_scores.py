@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from guides import section, table_rows
-from tiny import Tiny, compare, kilt_line, passage_line, table
+from tiny import Tiny, compare, kilt_line, make_tables, passage_line, table
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.prompt import PromptConfig
@@ -145,7 +145,7 @@ def test_korean_questions_to_a_chat_reader(tiny: Tiny, reads_here: list[int]) ->
         pathlib.Path(run).write_text("q1 Q0 d1 1 1.0 tag\n")
     config = dataclasses.replace(tiny.config, reader=CHAT, annotators=["erag"], dataset="klue-mrc")
     korean = dataclasses.replace(tiny, config=config)
-    compare(korean)
+    make_tables(korean)
     assert scores(korean) == {"match:ko"}
     assert table(korean, LABELS)["label"].to_list() == [1.0]
     assert prepare(config).datasets["klue-mrc"].language == "ko"

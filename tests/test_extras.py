@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
@@ -11,7 +12,7 @@ import tomllib
 
 import pytest
 from quiet_ray import ENVIRONMENT
-from tiny import Tiny, compare
+from tiny import Tiny
 
 import erag_ray
 
@@ -35,6 +36,21 @@ import erag_ray
 assert erag_ray.__file__.startswith({folder!r}), erag_ray.__file__
 for module in pkgutil.walk_packages(erag_ray.__path__, "erag_ray."):
     importlib.import_module(module.name)
+"""
+
+
+HELP_OF_JOBS = """
+import contextlib, io, json, runpy, sys
+
+ended = {}
+for job in sys.argv[1:]:
+    sys.argv = [job, "--help"]
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            runpy.run_path(f"jobs/{job}.py", run_name="__main__")
+        except SystemExit as end:
+            ended[job] = end.code, said.getvalue()
+print(json.dumps(ended))
 """
 
 
@@ -88,25 +104,25 @@ class Copy:
 
 @pytest.mark.long
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_everything_else_works_without_an_extra(
-    extra: str, tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
-) -> None:
-    compare(tiny)
-    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+def test_everything_else_works_without_an_extra(extra: str, compared: Tiny, tmp_path: pathlib.Path) -> None:
+    report = pathlib.Path(compared.config.out, "report.md").read_text()
     copy = Copy(tmp_path / "copy")
     copy.delete(extra)
     done = copy.run("-c", IMPORT_ALL.format(folder=str(copy.folder)))
     assert done.returncode == 0, done.stderr
-    done = copy.run("jobs/report.py", "--out", tiny.config.out)
+    done = copy.run("jobs/report.py", "--out", compared.config.out)
     assert done.returncode == 0, done.stderr
-    assert pathlib.Path(tiny.config.out, "report.md").read_text() == report
-    for job in sorted(path.stem for path in (copy.folder / "jobs").glob("*.py")):
-        done = copy.run(f"jobs/{job}.py", "--help")
+    assert pathlib.Path(compared.config.out, "report.md").read_text() == report
+    jobs = sorted(path.stem for path in (copy.folder / "jobs").glob("*.py"))
+    done = copy.run("-c", HELP_OF_JOBS, *jobs)
+    ended = json.loads(done.stdout.splitlines()[-1])
+    assert ended.keys() == {*jobs}
+    for job, (code, said) in ended.items():
         if job in JOBS_OF.get(extra, []):
-            assert done.returncode == 2
-            assert done.stderr.startswith(f"unknown job {job!r}; known: annotate, ")
+            assert code == 2
+            assert said.startswith(f"unknown job {job!r}; known: annotate, ")
         else:
-            assert done.returncode == 0, done.stderr
+            assert code == 0, said
     if extra in KEYS_OF:
         done = copy.run("jobs/evaluate.py", "--out", str(tmp_path / "other"), *KEYS_OF[extra])
         assert done.returncode == 2
@@ -117,18 +133,17 @@ def test_everything_else_works_without_an_extra(
 
 @pytest.mark.long
 def test_an_extra_that_cannot_be_imported_is_named_and_ends_only_what_needs_it(
-    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+    compared: Tiny, tmp_path: pathlib.Path
 ) -> None:
-    compare(tiny)
-    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    report = pathlib.Path(compared.config.out, "report.md").read_text()
     copy = Copy(tmp_path / "copy")
     for extra in ("credit", "gate"):
         (copy.folder / "erag_ray" / "extras" / extra / "__init__.py").write_text("import no_such_package\n")
-    done = copy.run("jobs/report.py", "--out", tiny.config.out)
+    done = copy.run("jobs/report.py", "--out", compared.config.out)
     assert done.returncode == 0, done.stderr
     assert "left out: extension 'credits' cannot be loaded: " in done.stderr
     assert "No module named 'no_such_package'" in done.stderr
-    assert pathlib.Path(tiny.config.out, "report.md").read_text() == report
+    assert pathlib.Path(compared.config.out, "report.md").read_text() == report
     done = copy.run("jobs/gate.py", "--help")
     assert done.returncode == 2
     assert "job 'gate' cannot be loaded: " in done.stderr

@@ -16,7 +16,7 @@ import pytest
 import torch
 from failing import Characters
 from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
-from tiny import Tiny, compare
+from tiny import Tiny
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.actor import ISOLATED_ROWS, MAX_ENDS, NOTES, Attempt, ModelActor, responses_table
@@ -366,11 +366,10 @@ def fail_one(tiny: Tiny, kind: str) -> None:
     [("resource", False, True), ("code", False, True), ("input", False, False), ("input", True, True)],
 )
 def test_which_errors_the_next_job_reads_again(
-    tiny: Tiny, reads_here: list[int], kind: str, retry_failed: bool, is_read: bool
+    compared: Tiny, kind: str, retry_failed: bool, is_read: bool
 ) -> None:
-    compare(tiny)
-    fail_one(tiny, kind)
-    again = tiny.with_config(max_error_fraction=0.05, retry_failed=retry_failed)
+    fail_one(compared, kind)
+    again = compared.with_config(max_error_fraction=0.05, retry_failed=retry_failed)
     inputs = prepare(again.config)
     plan = plan_stage(again.config, inputs, "compare", single_document=True, end_to_end=True)
     assert sum(part.new.height for part in plan.plans) == int(is_read)

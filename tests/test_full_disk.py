@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from crashes import NUM_REQUESTS, counted, start_job, stored, write_larger
-from tiny import RunJob, Tiny, assert_same, compare, job_command, results
+from tiny import RunJob, Tiny, assert_same, job_command, results
 
 PAGE = 4096
 MESSAGE = "No space left on device"
@@ -71,13 +71,12 @@ def assert_told(code: int, told: str) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("on_it", ["out", "cache_dir"])
 def test_a_disk_that_is_full_at_any_step_is_told_and_with_room_the_job_ends_well(
-    tiny: Tiny, disk: Disk, reads_here: list[int], job: RunJob, on_it: str
+    compared: Tiny, disk: Disk, job: RunJob, on_it: str
 ) -> None:
-    compare(tiny)
-    expected = results(tiny)
-    small = tiny.with_config(
-        out=str((disk.place if on_it == "out" else tiny.folder) / "other"),
-        cache_dir=str((disk.place if on_it == "cache_dir" else tiny.folder) / "fresh"),
+    expected = results(compared)
+    small = compared.with_config(
+        out=str((disk.place if on_it == "out" else compared.folder) / "other"),
+        cache_dir=str((disk.place if on_it == "cache_dir" else compared.folder) / "fresh"),
     )
     num_full = 0
     for pages in range(0, 900, 25 if on_it == "out" else 1):

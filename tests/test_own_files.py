@@ -211,9 +211,12 @@ PLACES = ("queries", "passages", "runs", "out", "cache_dir")
 # --- which folder becomes an out ---
 
 
-@pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize(
-    "entry", ["report/thesis.tex", "notes.txt", "labels/part-00000.parquet", MARKER, "empty/x/y"]
+    ("job", "entry"),
+    [
+        *((job, "report/thesis.tex") for job in JOBS),
+        *(("compare", entry) for entry in ("notes.txt", "labels/part-00000.parquet", MARKER, "empty/x/y")),
+    ],
 )
 def test_a_folder_with_files_of_others_is_refused(
     finished: Tiny, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, job: str, entry: str

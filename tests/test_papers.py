@@ -8,7 +8,8 @@ import pathlib
 
 import polars as pl
 import pytest
-from tiny import Tiny, compare, table
+from conftest import read_here
+from tiny import Tiny, make_tables, table, write_tiny
 
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
@@ -133,51 +134,51 @@ def test_a_text_of_a_csv_is_no_formula_and_numbers_stay_numbers() -> None:
     assert [value for _, value in lines[1:4]] == ["-1.5", "2.0", "-0.0"]
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """Two comparisons, of two readers, and dual labels; tests only read them."""
+    tiny = write_tiny(tmp_path_factory.mktemp("finished"))
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        # of six questions fewer than five vary
+        patch.setattr("erag_ray.analyses.correlations.MIN_VARIED", 0)
+        make_tables(tiny)
+        reader = ReaderConfig(kind="echo", max_new_tokens=3)
+        make_tables(tiny.with_config(out=str(tiny.folder / "other"), reader=reader))
+    questions = {"dataset": "tiny", "run_id": "good", "query_id": ["q1", "q2"]}
+    labels = pl.DataFrame({**questions, "doc_label": [1, 0], "word_label": [1, 1]})
+    probabilities = dual_probabilities(labels, 0.95)
+    TableStore(str(tiny.folder)).write(probabilities, DUAL_LABELS, config={"confidence": 0.95})
+    return tiny
+
+
 @pytest.fixture
-def jobs(tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> PapersConfig:
-    """Two comparisons, of two readers, and dual labels."""
-    # of six questions fewer than five vary
+def jobs(finished: Tiny, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> PapersConfig:
     monkeypatch.setattr("erag_ray.analyses.correlations.MIN_VARIED", 0)
-    compare(tiny)
-    other = tiny.with_config(
-        out=str(tiny.folder / "other"), reader=ReaderConfig(kind="echo", max_new_tokens=3)
-    )
-    compare(other)
-    labels = pl.DataFrame(
-        {
-            "dataset": "tiny",
-            "run_id": "good",
-            "query_id": ["q1", "q2"],
-            "doc_label": [1, 0],
-            "word_label": [1, 1],
-        }
-    )
-    TableStore(str(tiny.folder)).write(
-        dual_probabilities(labels, 0.95), DUAL_LABELS, config={"confidence": 0.95}
-    )
+    out, folder = finished.config.out, finished.folder
     return PapersConfig(
-        comparison=tiny.config.out,
-        by_size={"small": tiny.config.out, "large": other.config.out},
-        by_augmentation={"FiD": tiny.config.out, "IPA": str(tiny.folder / "nothing")},
-        dual_labels=str(tiny.folder),
+        comparison=out,
+        by_size={"small": out, "large": str(folder / "other")},
+        by_augmentation={"FiD": out, "IPA": str(folder / "nothing")},
+        dual_labels=str(folder),
         size_depth=3,
         reproduction_depth=3,
-        out=str(tiny.folder / "papers"),
+        out=str(tmp_path / "papers"),
     )
 
 
 @pytest.mark.long
 def test_every_table_and_figure_that_is_there(
-    jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+    jobs: PapersConfig, finished: Tiny, capsys: pytest.CaptureFixture[str]
 ) -> None:
     titles = {one.title.split(":")[0] for one in tables_of(papers(jobs))}
     assert {"Table 1", "Figure 1", "Figure 2, 3 documents", "The reproduction's table"} <= titles
     assert {"tiny", "Table 3 as published", "The reproduction's table as published"} <= titles
-    assert f"Figure 3 is left out: {tiny.folder / 'nothing'}: not finished" in capsys.readouterr().err
+    assert f"Figure 3 is left out: {finished.folder / 'nothing'}: not finished" in capsys.readouterr().err
     folder = pathlib.Path(jobs.out)
     assert not (folder / "figure_3.csv").exists()
     curves = pl.read_csv(io.BytesIO((folder / "figure_1.csv").read_bytes()))
-    own = table(tiny, CORRELATIONS)
+    own = table(finished, CORRELATIONS)
     joined = curves.join(
         own.filter(over="queries", statistic=TAU, ideal="any").filter(pl.col("cutoff") == pl.col("depth")),
         on=["dataset", "run_id", "annotator", "measure", "depth"],
@@ -195,11 +196,11 @@ def test_every_table_and_figure_that_is_there(
 
 
 @pytest.mark.long
-def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, tiny: Tiny) -> None:
+def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, finished: Tiny) -> None:
     (made,) = (one for one in tables_of(papers(jobs)) if one.title.startswith("The reproduction's table: "))
     shown = next(row for row in rows_of_text(made) if row[1:3] == ("good", "P@3"))
-    mean = table(tiny, MEANS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)["mean"][0]
-    tau = table(tiny, CORRELATIONS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)
+    mean = table(finished, MEANS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)["mean"][0]
+    tau = table(finished, CORRELATIONS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)
     value = tau.filter(statistic=TAU, over="queries")["value"][0]
     assert shown[3].startswith("-" if value is None else f"{value:.3f}")
     # five of six questions are answered with three documents
@@ -207,7 +208,9 @@ def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, t
 
 
 @pytest.mark.long
-def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_is_said(
+    jobs: PapersConfig, finished: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
     bare = PapersConfig(comparison=jobs.comparison, out=jobs.out)
     titles = [one.title for one in tables_of(papers(bare))]
     assert not any(title.startswith(("Figure 2", "Figure 3", "Table 3")) for title in titles)
@@ -215,14 +218,14 @@ def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.
     for text in ("Figure 2 is left out", "there is no erag with 40 documents", "Table 3 is left out"):
         assert text in told
     with pytest.raises(InputError, match="nothing is not a finished job; run erag-ray compare"):
-        papers(PapersConfig(comparison=str(tiny.folder / "nothing"), out=jobs.out))
+        papers(PapersConfig(comparison=str(finished.folder / "nothing"), out=jobs.out))
     with pytest.raises(InputError, match="unknown statistic 'tau'"):
         papers(PapersConfig(comparison=jobs.comparison, statistic="tau", out=jobs.out))
 
 
 @pytest.mark.long
 def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
-    jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+    jobs: PapersConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
     papers(jobs)
     folder = pathlib.Path(jobs.out)
@@ -247,7 +250,7 @@ def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
 def test_without_any_agreement_there_are_no_tables(
     tiny: Tiny, reads_here: list[int], capsys: pytest.CaptureFixture[str], settings: dict[str, object]
 ) -> None:
-    compare(tiny.with_config(**settings))
+    make_tables(tiny.with_config(**settings))
     made = papers(PapersConfig(comparison=tiny.config.out, out=str(tiny.folder / "papers")))
     assert made.sections == ()
     told = capsys.readouterr().err

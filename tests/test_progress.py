@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tiny import RunJob, Tiny, compare
+from tiny import RunJob, Tiny
 
 from erag_ray.support import progress
 from erag_ray.support.progress import stage_progress
@@ -97,11 +97,10 @@ def test_every_stage_of_a_job_is_named_when_it_takes_long(
 
 
 def test_a_second_start_names_what_it_looks_at(
-    tiny: Tiny, job: RunJob, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+    compared: Tiny, job: RunJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare(tiny)
     monkeypatch.setattr(progress, "QUICK_SECONDS", 0.0)
-    _, told = job("compare", tiny.with_config(progress=True))
+    _, told = job("compare", compared.with_config(progress=True))
     assert "loading sealed inputs: done in " in told
     assert "per_query: done in " in told
     assert "loading passages" not in told

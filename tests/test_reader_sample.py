@@ -8,7 +8,7 @@ import pathlib
 import polars as pl
 import pytest
 from conftest import read_here
-from tiny import Tiny, compare, make_tables, table
+from tiny import Tiny, make_tables, table
 from towns import towns
 
 from erag_ray.analyses.auxiliary import AUXILIARY_MEANS
@@ -45,7 +45,7 @@ def job(folder: pathlib.Path, texts: dict[str, str] = PERFECT, **keys: object) -
     tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=["erag", CONTAINS], **keys)
     with pytest.MonkeyPatch.context() as patch:
         read_here(patch)
-        compare(tiny)
+        make_tables(tiny)
     return tiny
 
 
@@ -68,14 +68,6 @@ def by_reader(tiny: Tiny, schema: object = MEANS) -> pl.DataFrame:
     """Rows about what the reader was asked, without the references."""
     rows = table(tiny, schema).filter(pl.col("annotator") != CONTAINS)  # type: ignore[arg-type]
     return rows.filter(pl.col("run_id").is_in(list(RIGHT))) if "run_id" in rows.columns else rows
-
-
-def test_the_reader_is_asked_about_the_sample_alone(perfect: Tiny) -> None:
-    labels, utility = table(perfect, LABELS), table(perfect, UTILITY)
-    of_erag, of_auxiliary = labels.filter(annotator="erag"), labels.filter(annotator=CONTAINS)
-    assert of_erag["query_id"].n_unique() == NUM_READ
-    assert of_auxiliary["query_id"].n_unique() == NUM_QUESTIONS
-    assert set(utility["query_id"]) == set(of_erag["query_id"])
 
 
 def test_the_report_shows_what_the_auxiliary_adds(perfect: Tiny) -> None:
@@ -121,7 +113,7 @@ def test_the_note_on_the_sample_is_that_of_the_last_job(tmp_path: pathlib.Path) 
         tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=[CONTAINS], reader_queries=count)
         with pytest.MonkeyPatch.context() as patch:
             read_here(patch)
-            compare(tiny)
+            make_tables(tiny)
         shown = [note for note in load(tiny.config.out).notes if "reader_queries" in note]
         assert [note.split(" questions")[0].removeprefix("the reader answers ") for note in shown] == notes
 
@@ -144,7 +136,7 @@ def test_a_job_without_an_auxiliary_has_no_table_of_it(perfect: Tiny, tmp_path: 
     again = tiny.with_config(auxiliary=None)
     with pytest.MonkeyPatch.context() as patch:
         read_here(patch)
-        compare(again)
+        make_tables(again)
     assert not TableStore(tiny.config.out).is_sealed(AUXILIARY_MEANS)
     (row,) = table(again, MEANS, annotator="end_to_end", run_id="good").to_dicts()
     assert row["mean"] == pytest.approx(table(again, UTILITY, run_id="good")["value"].mean())
@@ -158,7 +150,7 @@ def test_a_cheap_reader_labels_all_questions(whole: Tiny, tmp_path: pathlib.Path
     tiny = tiny.with_config(annotators=annotators, **sample)
     with pytest.MonkeyPatch.context() as patch:
         read_here(patch)
-        compare(tiny)
+        make_tables(tiny)
     # the echo reader writes no more than a title, so both readers agree
     for run, right in RIGHT.items():
         (row,) = table(tiny, MEANS, annotator="end_to_end", run_id=run).to_dicts()

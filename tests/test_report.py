@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import html
 import io
-import pathlib
 import re
 
 import markdown_it
@@ -21,8 +20,6 @@ from report_texts import (
     results_of,
     spoken,
 )
-from several_datasets import three
-from tiny import Tiny, compare, tables_text
 
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import Results
@@ -51,12 +48,6 @@ def tables_of_text(text: str) -> list[Rows]:
         ]
         for one in found
     ]
-
-
-def report_of(tiny: Tiny) -> str:
-    """All tables of the report of a whole walk."""
-    compare(tiny)
-    return tables_text(tiny)
 
 
 def text_of_all(results: Results) -> str:
@@ -401,37 +392,3 @@ def test_names_of_parts_are_safe_and_differ() -> None:
     own = [part.name for section in made.sections for part in section.parts]
     assert len(set(own)) == len(own)
     assert len(set(names)) > len(set(own))
-
-
-# --- the same text as ever ---
-
-GOLDEN = pathlib.Path(__file__).with_name("golden")
-
-
-def sections_of(text: str) -> dict[str, list[list[str]]]:
-    """Heading -> the lines of its table, cell by cell, and its caption."""
-    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
-    return {
-        head: [line.strip("|").split("|") for line in body.splitlines() if line and "---" not in line]
-        for head, _, body in (part.partition("\n") for part in parts)
-    }
-
-
-@pytest.mark.long
-def test_one_datasets_tables_are_as_ever(tiny: Tiny, reads_here: list[int]) -> None:
-    runs = {name: str(tiny.run(name)) for name in ("good", "bad", "third")}
-    text = report_of(tiny.with_config(runs=runs))
-    wanted, found = sections_of((GOLDEN / "one_dataset.md").read_text()), sections_of(text)
-    assert len(wanted) == 11
-    assert {head: found[head] for head in wanted} == wanted
-
-
-@pytest.mark.long
-def test_several_datasets_tables_are_as_ever(tmp_path: pathlib.Path, reads_here: list[int]) -> None:
-    wanted = sections_of((GOLDEN / "three_datasets.md").read_text())
-    found = sections_of(report_of(three(tmp_path)))
-    assert len(wanted) == 33
-    assert {head: found[head] for head in wanted} == wanted
-
-
-# --- prompt tokens ---

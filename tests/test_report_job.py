@@ -56,6 +56,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return tiny
 
 
+@pytest.fixture(scope="module")
+def whole(finished: Tiny) -> set[str]:
+    """Names of all tables of its report."""
+    return {part.name for part in tables_of(build_report(load(finished.config.out)))}
+
+
 @pytest.fixture
 def out(finished: Tiny, tmp_path: pathlib.Path) -> pathlib.Path:
     """A copy of its folder."""
@@ -129,22 +135,18 @@ def place_of(out: pathlib.Path, name: str) -> pathlib.Path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [schema.name for schema in OTHERS])
-def test_a_table_that_is_not_there_is_named_and_the_rest_is_shown(out: pathlib.Path, name: str) -> None:
-    whole = build(str(out))
+def test_a_table_that_is_not_there_is_named_and_the_rest_is_shown(
+    whole: set[str], out: pathlib.Path, name: str
+) -> None:
     (place_of(out, name) / "manifest.json").unlink()
     results = load(str(out))
     assert results.missing == (f"table {name} is missing",)
     made = build_report(results)
-    assert {part.name for part in tables_of(made)} <= {part.name for part in tables_of(whole)}
-    assert {"retrievers-tiny"} <= {part.name for part in tables_of(made)}
+    names = {part.name for part in tables_of(made)}
+    assert {"retrievers-tiny"} <= names <= whole
     shown = again(out, verbose=True)
     assert f"table {name} is missing" in shown
     assert f"table {name} is missing" in (out / "report.md").read_text().replace("\\", "")
-
-
-def build(out: str) -> object:
-    results = load(out)
-    return build_report(results)
 
 
 def longer(place: pathlib.Path) -> None:
@@ -305,8 +307,7 @@ def test_200_runs() -> None:
 
 
 def test_a_verdict_is_short_for_any_job(finished: Tiny) -> None:
-    results = load(finished.config.out)
-    made = build_report(results)
+    made = build_report(load(finished.config.out))
     for width in (80, 120):
         assert len(printed(made, width).splitlines()) <= 40
     assert len(printed(spoken(5, 9, 12), 80).splitlines()) <= 40

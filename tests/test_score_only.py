@@ -16,7 +16,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_line, results, table
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_line, make_tables, results, table
 
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.config.job import JobConfig
@@ -291,7 +291,7 @@ def test_a_score_alone_is_another_kind_of_question(folders: dict[str, str]) -> N
     assert all(uses[name, how].reader == uses[name, None].reader for name, how in uses)
 
 
-@pytest.mark.parametrize("score", ["token_f1", "rouge_l_kilt"])
+@pytest.mark.parametrize("score", ["token_f1", "rouge_l_kilt", "judged"])
 def test_what_cannot_be_told_before_an_output_is_whole_is_read_in_whole(score: str) -> None:
     config = job_of(ReaderConfig(kind="fid"), "early_stop")
     assert label_kind(config, Dataset(score=score)) is ANSWER
@@ -358,11 +358,11 @@ def stored(some: Tiny, plan: StagePlan, kind: Kind) -> int:
 def test_a_job_by_early_stop_has_the_same_tables(
     real: Tiny, reads_here: list[int], tmp_path: pathlib.Path
 ) -> None:
-    whole = compare(real)
+    whole = make_tables(real)
     other = real.with_config(
         score_only="early_stop", out=str(tmp_path / "other"), cache_dir=str(tmp_path / "others")
     )
-    plan = compare(other)
+    plan = make_tables(other)
     assert_frame_equal(table(real, LABELS), table(other, LABELS))
     assert_frame_equal(table(real, UTILITY), table(other, UTILITY))
     assert 0 < table(real, LABELS, annotator="erag")["label"].sum() < 12
@@ -384,7 +384,7 @@ def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tm
     found = table(some, LABELS)
     assert plan.requests["kind"].unique().to_list() == [EARLY_STOPPED.name]
     whole = real.with_config(out=str(tmp_path / "other"))
-    compare(whole)
+    make_tables(whole)
     assert_frame_equal(table(whole, LABELS), found)
     asked = inputs.runs.select("query_id", "doc_id").unique()
     (settling,) = plan_labels(some.config, inputs, "settle", asked).plans
@@ -395,7 +395,7 @@ def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tm
 
 @pytest.mark.long
 def test_labels_made_in_another_way_are_not_evaluated(real: Tiny, reads_here: list[int]) -> None:
-    compare(real)
+    make_tables(real)
     with pytest.raises(InputError, match="labels were made with another score_only"):
         evaluate(real.with_config(score_only="early_stop").config, prepared(real.config))
 

@@ -21,12 +21,22 @@ import psutil
 import pytest
 from crashes import NUM_REQUESTS, kill_midway, start_job, stored, write_larger
 from misbehaving_server import KEY, MODEL, RETRY_NOW, Asked, MisbehavingServer, Reply, error_reply, serving
-from served_jobs import PRICES, config_of, runs_here, server, short_pauses, titles
+from served_jobs import (
+    FORM,
+    PRICES,
+    config_of,
+    judge_of,
+    model_of,
+    requests_of,
+    row_of,
+    runs_here,
+    server,
+    short_pauses,
+    titles,
+)
 from tiny import RunJob, Tiny, job_command, num_reader_calls, table
 
-from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
-from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.models import Model, make_model, model_id
@@ -34,7 +44,6 @@ from erag_ray.models.served import client as client_module
 from erag_ray.models.served import handshake as handshake_module
 from erag_ray.models.served import limits
 from erag_ray.models.served import model as model_module
-from erag_ray.models.served.model import ServedModel
 from erag_ray.prompts.kinds.base import Case
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.prompts.prompt import prompt_named
@@ -47,20 +56,6 @@ from erag_ray.support.errors import InputError, JobError
 # fixtures
 __all__ = ["runs_here", "server", "short_pauses"]
 
-CHAT = prompt_named("question_first", "question", num_examples=0, titles=True)
-FORM = Form(method="generate", prompt=CHAT, max_new_tokens=8)
-
-
-def model_of(server: MisbehavingServer, **settings: Any) -> ServedModel:
-    made = make_model(config_of(server, **settings))
-    assert isinstance(made, ServedModel)
-    return made
-
-
-def requests_of(count: int, form: Form = FORM) -> list[Request]:
-    """All different."""
-    return [Request.of(form, f"who is {row:05}", [Passage("T", f"text {row:05}")]) for row in range(count)]
-
 
 def run(model: Model, count: int) -> list[Response]:
     """The responses to so many requests, in their order; each place comes once."""
@@ -72,11 +67,6 @@ def run(model: Model, count: int) -> list[Response]:
 def kinds(responses: list[Response]) -> set[str]:
     """Of their errors; "" where there is none."""
     return {response.failure.kind if response.failure else "" for response in responses}
-
-
-def row_of(asked: Asked) -> int:
-    """Which of `requests_of` it is."""
-    return int(asked.prompt.rpartition("text ")[2][:5])
 
 
 # --- answers ---
@@ -578,13 +568,8 @@ def test_wrong_values_are_refused(settings: dict[str, Any], text: str) -> None:
     assert text in str(refused.value)
     assert KEY not in str(refused.value)
     assert "gsk_abc" not in str(refused.value)
-
-
-def test_a_price_that_is_no_number_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as refused:
-        parse(JobConfig, "", ["--reader.price_per_million", "{input: cheap, output: 1}"])
-    assert refused.value.code == 2
-    assert "error: reader.price_per_million.input: expected a number, got cheap" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"max_cost needs reader\.price_per_million"):
+        JobConfig(reader=ReaderConfig(kind="served"), max_cost=1.0)
 
 
 # --- how many are under way ---
@@ -746,10 +731,6 @@ def test_all_prompts_of_a_question_start_alike_up_to_the_passage() -> None:
 # --- the judge ---
 
 
-def judge_of(server: MisbehavingServer, **settings: Any) -> JudgeConfig:
-    return JudgeConfig(kind="served", model=MODEL, base_url=server.url, revision="1", **settings)
-
-
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_a_served_judge_gives_the_probability_of_yes_against_no(server: MisbehavingServer, api: Any) -> None:
     judge = judge_of(server, api=api)
@@ -908,11 +889,6 @@ def test_a_limit_that_all_requests_just_reach_is_no_failure(
     again = tiny_served.with_config(reader=dataclasses.replace(reader, revision="2"), max_cost=count)
     code, said = job("compare", again)
     assert code == 0, said
-
-
-def test_a_limit_without_prices_is_refused(tiny_served: Tiny) -> None:
-    with pytest.raises(ValueError, match=r"max_cost needs reader\.price_per_million"):
-        tiny_served.with_config(max_cost=1.0)
 
 
 @pytest.mark.long

@@ -19,7 +19,17 @@ import pytest
 from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, error_reply, serving
 from pending_requests import FORM as ECHO_FORM
 from pending_requests import as_pending, pending
-from served_jobs import config_of, runs_here, server, short_pauses, titles
+from served_jobs import (
+    FORM,
+    config_of,
+    model_of,
+    requests_of,
+    row_of,
+    runs_here,
+    server,
+    short_pauses,
+    titles,
+)
 from tiny import Tiny
 
 import erag_ray as er
@@ -34,8 +44,7 @@ from erag_ray.models.budget import Budget
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.served import bounded, limits
 from erag_ray.models.served import client as client_module
-from erag_ray.prompts.prompt import prompt_named
-from erag_ray.prompts.request import Form, Passage, Request, Response
+from erag_ray.prompts.request import Form, Request, Response
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import COSTS
@@ -45,25 +54,8 @@ from erag_ray.support.errors import JobError
 # fixtures
 __all__ = ["runs_here", "server", "short_pauses"]
 
-CHAT = prompt_named("question_first", "question", num_examples=0, titles=True)
-FORM = Form(method="generate", prompt=CHAT, max_new_tokens=8)
 PRICE = {"price_per_million": {"input": 0.0, "output": 1e6}}
 """Each token that is written costs 1."""
-
-
-def requests_of(count: int, num_questions: int | None = None) -> list[Request]:
-    names = [f"who is {row % (num_questions or count):05}" for row in range(count)]
-    return [Request.of(FORM, name, [Passage("T", f"text {row:05}")]) for row, name in enumerate(names)]
-
-
-def row_of(asked: Asked) -> int:
-    return int(asked.prompt.rpartition("text ")[2][:5])
-
-
-def model_of(server: MisbehavingServer, **settings: Any) -> ServedModel:
-    model = make_model(config_of(server, **settings))
-    assert isinstance(model, ServedModel)
-    return model
 
 
 def run(model: ServedModel, count: int) -> list[Response]:
@@ -365,7 +357,7 @@ def test_a_status_for_every_request_ends_the_job_and_is_stored_for_none(
     with pytest.raises(
         JobError, match=r"requests in a row were refused, the last one: .*no such field"
     ) as ended:
-        answers.extend(model_of(server, concurrency=8).run(requests_of(800, 50)))
+        answers.extend(model_of(server, concurrency=8).run(requests_of(800, num_questions=50)))
     assert "reader.extra_body" in str(ended.value)
     assert (answers, len(server.asked) < 60) == ([], True)
 

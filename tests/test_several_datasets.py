@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import rich.console
 from several_datasets import CLAIMS, TURNS, three
-from tiny import QUESTIONS, Tiny, compare, table, tables_text
+from tiny import QUESTIONS, Tiny, make_tables, table, tables_text
 
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.parts.formats import rows_of_text
@@ -24,7 +24,7 @@ from erag_ray.store.schemas import UTILITY
 @pytest.fixture
 def walked(tmp_path: pathlib.Path, reads_here: list[int]) -> Tiny:
     tiny = three(tmp_path)
-    compare(tiny)
+    make_tables(tiny)
     return tiny
 
 
@@ -38,13 +38,6 @@ def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Pa
 
 
 # --- Table 1 ---
-
-
-def rows_of(text: str, title: str) -> list[list[str]]:
-    """The cells of the table under a heading of the Markdown, head first."""
-    section = text.split(f"## {title}")[1].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|") and not line.startswith("| ---")]
-    return [[cell.strip().replace("\\_", "_") for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 @pytest.mark.long
@@ -118,7 +111,7 @@ def test_a_claim_whose_record_is_of_another_split_is_left_out(
         record["meta"] = {"split": "dev" if record["id"] == "f1" else "test"}
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     tiny = tiny.with_config(filters=["fever:meta.split=test"])
-    compare(tiny)
+    make_tables(tiny)
     asked = table(tiny, UTILITY)["query_id"].unique()
     assert "f1" not in asked
     assert len(asked) == len(QUESTIONS) + len(CLAIMS) + len(TURNS) - 1

@@ -12,7 +12,7 @@ from cell_tables import framed
 from evaluated import queries
 from evaluated import settings as settings_of
 from polars.testing import assert_frame_equal
-from tiny import Tiny, compare, table
+from tiny import Tiny, make_tables, table
 
 from erag_ray.analyses.cell_shares import CELL_SHARES
 from erag_ray.analyses.cells import CELLS
@@ -205,7 +205,7 @@ def test_other_slices_cost_no_reading_and_are_those_of_a_job_that_had_them_at_on
     tiny: Tiny, reads_here: list[int]
 ) -> None:
     with_meta(tiny)
-    compare(tiny)
+    make_tables(tiny)
     assert table(tiny, SLICE_MEANS).is_empty()
     other = tiny.with_config(slices=["meta.hops", "known"])
     evaluate(other.config, prepared(other.config))
@@ -223,7 +223,7 @@ def test_other_slices_cost_no_reading_and_are_those_of_a_job_that_had_them_at_on
     ]
     assert set(table(other, SLICE_COMPARISONS)["p_value"]) == {None}
     at_once = other.with_config(out=f"{tiny.config.out}-other")
-    compare(at_once)
+    make_tables(at_once)
     for schema in (SLICES, *BY_SLICE):
         assert_frame_equal(table(other, schema), table(at_once, schema))
 
@@ -231,7 +231,7 @@ def test_other_slices_cost_no_reading_and_are_those_of_a_job_that_had_them_at_on
 def test_sealed_slices_need_no_question_files_and_others_do(tiny: Tiny, reads_here: list[int]) -> None:
     with_meta(tiny)
     own = tiny.with_config(slices=["meta.hops"])
-    compare(own)
+    make_tables(own)
     tiny.queries.unlink()
     evaluate(own.config, prepared(own.config))
     more = own.with_config(slices=["meta.hops", "known"])

@@ -53,13 +53,6 @@ def assert_as_from_nothing(tiny: Tiny) -> None:
         assert_frame_equal(table(tiny, schema), table(other, schema))
 
 
-@pytest.fixture
-def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
-    """A finished job."""
-    make_tables(tiny)
-    return tiny
-
-
 def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert made_again(compared) == set()

@@ -9,10 +9,22 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 
 import polars as pl
 import pytest
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_line, table, trec_lines
+from tiny import (
+    PASSAGES,
+    QUESTIONS,
+    RUNS,
+    Tiny,
+    compare,
+    kilt_line,
+    make_tables,
+    passage_line,
+    table,
+    trec_lines,
+)
 
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.export import export
@@ -60,71 +72,70 @@ def the_problem(tiny: Tiny) -> str:
 # --- bad input: each kind of the list, one message that names the place ---
 
 
-def test_a_repeated_query_id_is_named_with_both_lines(tiny: Tiny) -> None:
-    append(tiny.queries, kilt_line("q1", "again", "Ada", None))
-    problem = the_problem(tiny)
-    assert f"{tiny.queries}:7" in problem
-    assert f"{tiny.queries}:1" in problem
-    assert "'q1'" in problem
+def with_run(lists: dict[str, str]) -> Callable[[Tiny], object]:
+    return lambda tiny: tiny.run("bad").write_text(trec_lines(lists))
 
 
-def test_a_missing_query_id_is_named_by_its_line(tiny: Tiny) -> None:
-    append(tiny.queries, json.dumps({"input": "x", "output": [{"answer": "y"}]}) + "\n")
-    assert f"{tiny.queries}:7" in the_problem(tiny)
+def with_line(file: str, record: dict[str, object]) -> Callable[[Tiny], object]:
+    return lambda tiny: append(tiny.folder / file, json.dumps(record) + "\n")
 
 
-def test_a_query_without_any_answer_is_an_error(tiny: Tiny) -> None:
-    append(tiny.queries, json.dumps({"id": "q7", "input": "x", "output": [{"provenance": []}]}) + "\n")
-    problem = the_problem(tiny)
-    assert "'q7'" in problem
-    assert "no answer" in problem
+def with_cut_gzip(file: str) -> Callable[[Tiny], object]:
+    def cut(tiny: Tiny) -> None:
+        whole = gzip.compress((tiny.folder / file).read_bytes())
+        (tiny.folder / file).write_bytes(whole[: len(whole) // 2])
+
+    return cut
 
 
-def test_a_repeated_passage_id_is_named_with_both_lines(tiny: Tiny) -> None:
-    append(tiny.passages, passage_line("d1", *PASSAGES["d1"]))
-    problem = the_problem(tiny)
-    assert f"{tiny.passages}:13" in problem
-    assert f"{tiny.passages}:1" in problem
-    assert "'d1'" in problem
+def with_latin_1(tiny: Tiny) -> None:
+    tiny.passages.write_bytes(tiny.passages.read_bytes() + b'{"doc_id": "d13", "text": "caf\xe9"}\n')
 
 
-def test_a_missing_passage_id_is_named_by_its_line(tiny: Tiny) -> None:
-    append(tiny.passages, json.dumps({"title": "t", "text": "x"}) + "\n")
-    assert f"{tiny.passages}:13" in the_problem(tiny)
+BAD_INPUT: dict[str, tuple[Callable[[Tiny], object], list[str]]] = {
+    "a repeated query id": (
+        lambda tiny: append(tiny.queries, kilt_line("q1", "again", "Ada", None)),
+        ["queries.jsonl:7", "queries.jsonl:1", "'q1'"],
+    ),
+    "no query id": (
+        with_line("queries.jsonl", {"input": "x", "output": [{"answer": "y"}]}),
+        ["queries.jsonl:7"],
+    ),
+    "no answer": (
+        with_line("queries.jsonl", {"id": "q7", "input": "x", "output": [{"provenance": []}]}),
+        ["'q7'", "no answer"],
+    ),
+    "a repeated passage id": (
+        lambda tiny: append(tiny.passages, passage_line("d1", *PASSAGES["d1"])),
+        ["passages.jsonl:13", "passages.jsonl:1", "'d1'"],
+    ),
+    "no passage id": (with_line("passages.jsonl", {"title": "t", "text": "x"}), ["passages.jsonl:13"]),
+    "an unknown document": (
+        with_run({**RUNS["bad"], "q2": "d4 nowhere d3"}),
+        ["'bad'", "'q2'", "'nowhere'"],
+    ),
+    "a document twice": (with_run({**RUNS["bad"], "q2": "d4 d3 d4"}), ["'bad'", "'q2'", "'d4'"]),
+    "no query in common": (with_run({"other": "d1"}), ["'bad'", "no query in common"]),
+    "not UTF-8": (with_latin_1, ["passages.jsonl:13", "UTF-8"]),
+    "no file": (lambda tiny: tiny.passages.unlink(), ["passages.jsonl"]),
+    **{
+        f"half of {file}": (with_cut_gzip(file), [file, "truncated gzip"])
+        for file in ("queries.jsonl", "passages.jsonl", "bad.trec")
+    },
+}
 
 
-def test_a_document_that_is_not_in_the_passages_is_named_with_its_run_and_query(tiny: Tiny) -> None:
-    tiny.run("bad").write_text(trec_lines({**RUNS["bad"], "q2": "d4 nowhere d3"}))
-    problem = the_problem(tiny)
-    assert all(word in problem for word in ("'bad'", "'q2'", "'nowhere'"))
+@pytest.mark.parametrize("fault", BAD_INPUT)
+def test_bad_input_is_a_message_that_names_the_place_and_seals_nothing(tiny: Tiny, fault: str) -> None:
+    spoil, words = BAD_INPUT[fault]
+    spoil(tiny)
+    named = [problem for problem in problems_of(tiny) if all(word in problem for word in words)]
+    assert len(named) == 1
 
 
 def test_an_unknown_document_below_the_depth_does_no_harm(tiny: Tiny) -> None:
     tiny.run("bad").write_text(trec_lines({**RUNS["bad"], "q1": "d2 d1 d11 nowhere"}))
     assert prepare(tiny.config).runs.filter(run_id="bad", query_id="q1").height == 3
-
-
-def test_a_document_twice_in_one_list_is_an_error(tiny: Tiny) -> None:
-    tiny.run("bad").write_text(trec_lines({**RUNS["bad"], "q2": "d4 d3 d4"}))
-    problem = the_problem(tiny)
-    assert all(word in problem for word in ("'bad'", "'q2'", "'d4'"))
-
-
-def test_bytes_that_are_not_utf8_are_named_by_file_and_line(tiny: Tiny) -> None:
-    tiny.passages.write_bytes(tiny.passages.read_bytes() + b'{"doc_id": "d13", "text": "caf\xe9"}\n')
-    problem = the_problem(tiny)
-    assert f"{tiny.passages}:13" in problem
-    assert "UTF-8" in problem
-
-
-@pytest.mark.parametrize("name", ["queries.jsonl", "passages.jsonl", "bad.trec"])
-def test_a_truncated_gzip_file_is_named(tiny: Tiny, name: str) -> None:
-    path = tiny.folder / name
-    whole = gzip.compress(path.read_bytes())
-    path.write_bytes(whole[: len(whole) // 2])
-    problems = [problem for problem in problems_of(tiny) if "truncated gzip" in problem]
-    assert len(problems) == 1
-    assert str(path) in problems[0]
 
 
 def test_a_parquet_file_without_a_column_is_named_with_the_column(tiny: Tiny) -> None:
@@ -133,19 +144,6 @@ def test_a_parquet_file_without_a_column_is_named_with_the_column(tiny: Tiny) ->
     problem = the_problem(tiny.with_config(runs={"bad": str(path)}))
     assert str(path) in problem
     assert "'doc_id'" in problem
-
-
-def test_a_run_without_a_query_in_common_is_named(tiny: Tiny) -> None:
-    tiny.run("bad").write_text(trec_lines({"other": "d1"}))
-    problem = the_problem(tiny)
-    assert "'bad'" in problem
-    assert "no query in common" in problem
-
-
-def test_a_file_that_is_not_there_is_named(tiny: Tiny) -> None:
-    tiny.passages.unlink()
-    problems = problems_of(tiny)
-    assert any(str(tiny.passages) in problem for problem in problems)
 
 
 def test_all_problems_of_all_inputs_come_in_one_message(tiny: Tiny) -> None:
@@ -194,7 +192,18 @@ def test_a_job_ends_with_code_2_and_seals_nothing(tiny: Tiny) -> None:
         ({"statistics": ["json:loads"]}, ["statistics", "json:loads"]),
         ({"statistics": ["spearman_rho", "spearman_rho"]}, ["statistics", "more than once"]),
         ({"score": "bleu"}, ["score", "'bleu'", "exact_match"]),
+        ({"measures": ["MAP", "AP"]}, ["measures: AP is named more than once"]),
+        ({"measures": ["hit", "P", "HitRatio"]}, ["measures: Success is named more than once"]),
+        ({"measures": ["nDGC"]}, ["measures: unknown measure 'nDGC'", "Did you mean 'nDCG'?"]),
+        ({"score": "exact"}, ["score: unknown score 'exact'", "Did you mean 'exact_match'?"]),
+        ({"annotators": ["eRAG"]}, ["annotators: unknown annotator 'eRAG'", "Did you mean 'erag'?"]),
+        ({"statistics": ["kendall"]}, ["unknown statistic 'kendall'", "Did you mean 'kendall_tau_b'?"]),
         ({"runs": {}}, ["runs"]),
+        *(({"runs": {name: "good.trec"}}, ["runs: the name"]) for name in ("", " ", "gold passages")),
+        ({"runs": {"no_passages": "good.trec"}}, ["no_passages"]),
+        ({"runs": {"gold_passages": "good.trec"}}, ["gold_passages"]),
+        ({"measures": ["ERR"]}, ["'ERR'", *measures.MEASURES]),
+        ({"threshold": 0.0}, ["threshold"]),
     ],
 )
 def test_a_name_that_means_nothing_is_refused_before_a_reader_is_made(
@@ -204,11 +213,6 @@ def test_a_name_that_means_nothing_is_refused_before_a_reader_is_made(
     assert all(word in problems for word in words), problems
 
 
-@pytest.mark.parametrize("name", ["no_passages", "gold_passages"])
-def test_a_run_must_not_take_the_name_of_a_reference(tiny: Tiny, name: str) -> None:
-    assert name in the_problem(tiny.with_config(runs={name: str(tiny.run("good"))}))
-
-
 @pytest.mark.parametrize("measure", ["R", "AP", "RR"])
 def test_measures_that_need_a_threshold_on_graded_labels_are_refused(tiny: Tiny, measure: str) -> None:
     graded = {"measures": [measure], "score": "token_f1", "annotators": ["erag"]}
@@ -216,16 +220,6 @@ def test_measures_that_need_a_threshold_on_graded_labels_are_refused(tiny: Tiny,
     assert "threshold" in problem
     assert measure in problem
     prepare(tiny.with_config(**graded, threshold=0.5).config)
-
-
-def test_an_unknown_measure_is_refused(tiny: Tiny) -> None:
-    problem = " ".join(problems_of(tiny.with_config(measures=["ERR"])))
-    assert "'ERR'" in problem
-    assert all(name in problem for name in measures.MEASURES)
-
-
-def test_a_threshold_of_zero_is_refused(tiny: Tiny) -> None:
-    assert "threshold" in " ".join(problems_of(tiny.with_config(threshold=0.0)))
 
 
 # --- the sample ---
@@ -271,7 +265,7 @@ def test_plain_questions_and_trec_qrels_all_the_way(tiny: Tiny, reads_here: list
     ]
     tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
     changed = tiny.with_config(qrels=[str(qrels)])
-    compare(changed)
+    make_tables(changed)
     labels = table(changed, LABELS, annotator="provenance")
     useful = labels.filter(label=1.0).select("query_id", "doc_id").rows()
     assert useful == [("q1", "d1"), ("q2", "d11"), ("q2", "d3"), ("q2", "d4"), ("q3", "d6")]
@@ -323,9 +317,8 @@ def test_answers_that_match_nothing_and_impossible_questions_are_named(tiny: Tin
     assert inputs.queries["query_id"].to_list() == ["q1", "q2", "q3", "q4", "q5", "q6", "q7"]
 
 
-def test_the_notes_are_in_the_report(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    text = (pathlib.Path(tiny.config.out) / "report.md").read_text()
+def test_the_notes_are_in_the_report(compared: Tiny) -> None:
+    text = (pathlib.Path(compared.config.out) / "report.md").read_text()
     assert "run 'bad': queries without a list: 1 (q6)" in text
 
 
@@ -389,22 +382,21 @@ def test_sealed_inputs_can_be_used_where_their_files_are_not(tiny: Tiny) -> None
     assert prepared(tiny.config).queries.height == len(QUESTIONS)
 
 
-def test_what_was_made_from_other_inputs_is_refused(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    append(tiny.passages, passage_line("d13", *PASSAGES["d1"]))
-    run = tiny.run("good")
+def test_what_was_made_from_other_inputs_is_refused(compared: Tiny) -> None:
+    append(compared.passages, passage_line("d13", *PASSAGES["d1"]))
+    run = compared.run("good")
     run.write_text(run.read_text().replace(" d1 ", " d13 "))
-    inputs = prepare(tiny.config)
-    out = pathlib.Path(tiny.config.out)
+    inputs = prepare(compared.config)
+    out = pathlib.Path(compared.config.out)
     assert not (out / "report.md").exists()
     assert not (out / "compare" / "manifest.json").exists()
     with pytest.raises(
         InputError, match=r"labels were made with another corpus, gold, runs; run erag-ray annotate again"
     ):
-        evaluate(tiny.config, inputs)
+        evaluate(compared.config, inputs)
     message = r"means were computed from an earlier version of .*(labels|per_query)"
     with pytest.raises(InputError, match=message):
-        load(tiny.config.out)
+        load(compared.config.out)
 
 
 @pytest.mark.long
@@ -417,17 +409,17 @@ def test_what_was_made_from_other_inputs_is_refused(tiny: Tiny, reads_here: list
     ],
 )
 def test_evaluate_refuses_labels_and_utility_of_other_settings(
-    tiny: Tiny, reads_here: list[int], changes: dict[str, object], named: str
+    compared: Tiny, changes: dict[str, object], named: str
 ) -> None:
-    compare(tiny)
-    other = tiny.with_config(**changes)
+    other = compared.with_config(**changes)
     with pytest.raises(InputError, match=named):
         evaluate(other.config, prepared(other.config))
 
 
-def test_the_speed_of_a_reader_is_not_one_of_its_settings(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    other = tiny.with_config(reader=ReaderConfig(kind="echo", batch_size=7, simulated_latency_seconds=1.0))
+def test_the_speed_of_a_reader_is_not_one_of_its_settings(compared: Tiny) -> None:
+    other = compared.with_config(
+        reader=ReaderConfig(kind="echo", batch_size=7, simulated_latency_seconds=1.0)
+    )
     evaluate(other.config, prepared(other.config))
 
 
@@ -448,10 +440,9 @@ def test_the_preview_says_what_is_to_be_run(tiny: Tiny) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("allowed", "fails"), [(0.0, True), (0.05, False)])
 def test_errors_above_the_share_fail_the_stage_and_name_the_request(
-    tiny: Tiny, reads_here: list[int], allowed: float, fails: bool
+    compared: Tiny, allowed: float, fails: bool
 ) -> None:
-    tiny = tiny.with_config(max_error_fraction=allowed)
-    compare(tiny)
+    tiny = compared.with_config(max_error_fraction=allowed)
     break_one_response(tiny)
     inputs = prepare(tiny.config)
     plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True)
@@ -486,12 +477,9 @@ def break_one_response(tiny: Tiny) -> None:
 # --- TREC files ---
 
 
-def test_exported_runs_read_back_in_the_same_order_and_qrels_hold_the_labels(
-    tiny: Tiny, reads_here: list[int]
-) -> None:
-    compare(tiny)
-    folder = pathlib.Path(tiny.config.out) / "trec"
-    runs = table(tiny, RUNS_TABLE)
+def test_exported_runs_read_back_in_the_same_order_and_qrels_hold_the_labels(compared: Tiny) -> None:
+    folder = pathlib.Path(compared.config.out) / "trec"
+    runs = table(compared, RUNS_TABLE)
     for name in ("good", "bad"):
         diagnostics = Diagnostics()
         back = load_run(name, folder / f"{name}.trec", diagnostics)
@@ -501,7 +489,7 @@ def test_exported_runs_read_back_in_the_same_order_and_qrels_hold_the_labels(
             back.select(order).rows()
             == runs.filter(run_id=name).sort("query_id", "rank").select(order).rows()
         )
-    labels = table(tiny, LABELS, annotator="provenance")
+    labels = table(compared, LABELS, annotator="provenance")
     expected = {
         f"{query} 0 {doc} {int(label)}"
         for query, doc, label in labels[:, ["query_id", "doc_id", "label"]].rows()
@@ -566,6 +554,6 @@ def test_one_outside_function_is_enough_for_an_annotator(
         "ANNOTATOR = Annotator(name='long', function=long_text, applies=lambda evidence: pl.lit(True), kind='binary')\n"
     )
     tiny = tiny.with_config(annotators=["mine:ANNOTATOR"])
-    compare(tiny)
+    make_tables(tiny)
     assert table(tiny, LABELS)["annotator"].unique().to_list() == ["mine:ANNOTATOR"]
     assert len(list((pathlib.Path(tiny.config.out) / "trec").glob("*-mine_ANNOTATOR.qrels"))) == 1

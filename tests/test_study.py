@@ -54,17 +54,16 @@ def test_resamples_without_a_value_are_left_out_and_too_many_of_them_give_no_int
 
 
 @pytest.mark.long
-def test_the_page_of_two_comparisons(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    credit = tiny.with_config(
-        out=f"{tiny.config.out}-credit",
+def test_the_page_of_two_comparisons(compared: Tiny) -> None:
+    credit = compared.with_config(
+        out=f"{compared.config.out}-credit",
         credits=["leave_one_out"],
         orders=["reversed"],
         annotators=["erag", "gain"],
     )
     compare(credit)
-    out = tiny.folder / "page"
-    study.main(str(out), [pathlib.Path(tiny.config.out), pathlib.Path(credit.config.out)])
+    out = compared.folder / "page"
+    study.main(str(out), [pathlib.Path(compared.config.out), pathlib.Path(credit.config.out)])
     text = (out / "study.md").read_text()
     assert "of labels with credit, within lists" in text
     assert "the score when the list is changed" in text
@@ -73,7 +72,9 @@ def test_the_page_of_two_comparisons(tiny: Tiny, reads_here: list[int]) -> None:
     assert "out-credit" not in table
     assert (out / "report" / "index.html").exists()
     # the value is the mean over runs of what the report has
-    rows = pl.concat(map(pl.read_parquet, pathlib.Path(tiny.config.out).glob("correlations/**/*.parquet")))
+    rows = pl.concat(
+        map(pl.read_parquet, pathlib.Path(compared.config.out).glob("correlations/**/*.parquet"))
+    )
     own = rows.filter(
         annotator="erag", measure="P", depth=3, cutoff=3, statistic="kendall_tau_b", over="queries"
     )

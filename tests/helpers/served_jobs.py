@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, serving
 
+from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import stage as reading
 from erag_ray.inference.in_process import run_in_process
+from erag_ray.models import ServedModel, make_model
 from erag_ray.models.served import client as client_module
 from erag_ray.models.served import limits
 from erag_ray.models.served import model as model_module
+from erag_ray.prompts.prompt import prompt_named
+from erag_ray.prompts.request import Form, Passage, Request
+
+CHAT = prompt_named("question_first", "question", num_examples=0, titles=True)
+FORM = Form(method="generate", prompt=CHAT, max_new_tokens=8)
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +43,28 @@ def server() -> Iterator[MisbehavingServer]:
 def config_of(server: MisbehavingServer, **settings: Any) -> ReaderConfig:
     known = {"kind": "served", "model": MODEL, "base_url": server.url, "revision": "1", "concurrency": 16}
     return ReaderConfig(**{**known, **settings})
+
+
+def judge_of(server: MisbehavingServer, **settings: Any) -> JudgeConfig:
+    """A judge behind the server."""
+    return JudgeConfig(kind="served", model=MODEL, base_url=server.url, revision="1", **settings)
+
+
+def model_of(server: MisbehavingServer, **settings: Any) -> ServedModel:
+    model = make_model(config_of(server, **settings))
+    assert isinstance(model, ServedModel)
+    return model
+
+
+def requests_of(count: int, *, num_questions: int | None = None) -> list[Request]:
+    """All different; about so many questions, each about another by default."""
+    names = [f"who is {row % (num_questions or count):05}" for row in range(count)]
+    return [Request.of(FORM, name, [Passage("T", f"text {row:05}")]) for row, name in enumerate(names)]
+
+
+def row_of(asked: Asked) -> int:
+    """Which of `requests_of` it is."""
+    return int(asked.prompt.rpartition("text ")[2][:5])
 
 
 @pytest.fixture

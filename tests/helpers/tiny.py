@@ -135,6 +135,7 @@ def trec_lines(lists: dict[str, str]) -> str:
 
 
 def write_tiny(folder: pathlib.Path) -> Tiny:
+    folder.mkdir(exist_ok=True)
     tiny = Tiny(
         folder=folder,
         config=JobConfig(
