@@ -120,22 +120,21 @@ def test_a_finished_job_is_opened_by_its_folder(compared: Tiny) -> None:
 
 
 def test_any_job_of_the_command_line_runs_from_python(
-    tiny: Tiny, reads_here: list[int], capsys: pytest.CaptureFixture[str]
+    compared: Tiny, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compare(tiny)
     runs = {
-        "baseline": tiny.config.out,
+        "baseline": compared.config.out,
         "baseline_run": "good",
         "candidate_run": "bad",
-        "out": f"{tiny.folder}/gate",
+        "out": f"{compared.folder}/gate",
     }
     assert er.job("gate", **runs) == 4  # six questions show little
     assert "not settled" in capsys.readouterr().out
-    assert er.job("report", out=tiny.config.out, report={"texts": "none"}) == 0
+    assert er.job("report", out=compared.config.out, report={"texts": "none"}) == 0
     for name, keys_of_job, words in [
         ("exprt", {}, "unknown job 'exprt'.*Did you mean 'export'"),
         ("gate", {"baselne": "results"}, "baselne.*baseline"),
-        ("gate", {"baseline": f"{tiny.folder}/nowhere"}, "nowhere"),
+        ("gate", {"baseline": f"{compared.folder}/nowhere"}, "nowhere"),
     ]:
         with pytest.raises(InputError, match=words):
             er.job(name, **keys_of_job)

@@ -22,7 +22,7 @@ from erag_ray.analyses.agreement import (
     cost_against_agreement,
     requests_by_annotator,
 )
-from erag_ray.analyses.comparisons import COMPARISONS, NOT_SIGNIFICANT, SIGNIFICANT, run_differences
+from erag_ray.analyses.comparisons import COMPARISONS, run_differences
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS, utility_by_depth
