@@ -15,7 +15,7 @@ import ray
 from crashes import NUM_REQUESTS, kill_midway, stored, write_larger
 from given_results import RESULTS
 from models import t5_folder
-from tiny import RIGHT, Tiny, compare, job_command, num_reader_calls, table, work_of, write_tiny
+from tiny import RIGHT, Tiny, compare, job_command, make_tables, num_reader_calls, table, work_of, write_tiny
 
 from erag_ray.cli import jobs
 from erag_ray.config.job import JobConfig
@@ -33,7 +33,6 @@ from erag_ray.support.errors import JobError
 pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
 )
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
 
 
 def test_the_same_command_again_reads_nothing(again: Tiny, no_reader: None) -> None:
-    plan = compare(again)
+    plan = make_tables(again)
     assert work_of(plan) == {"pairs": (18, 18, 0), "no passages": (6, 6, 0), "lists": (13, 13, 0)}
     assert num_reader_calls(again) == 0
 
@@ -80,7 +79,7 @@ def test_another_score_measure_or_cut_off_reads_nothing(again: Tiny, no_reader: 
     other = again.with_config(
         score="token_f1", measures=["P", "nDCG"], cutoffs=[2], statistics=["spearman_rho"]
     )
-    compare(other)
+    make_tables(other)
     assert num_reader_calls(other) == 0
     # q4 by bad: "Graz" shares no word with "Ida Holm"; q2: "Orla" is right
     scores = set(table(other, UTILITY, run_id="bad", depth=3)["score"])
@@ -89,13 +88,13 @@ def test_another_score_measure_or_cut_off_reads_nothing(again: Tiny, no_reader: 
 
 def test_a_shallower_depth_reads_only_what_its_lists_add(again: Tiny, no_reader: None) -> None:
     # lists of one are pairs, which are there
-    compare(again.with_config(end_to_end_depths=[1]))
+    make_tables(again.with_config(end_to_end_depths=[1]))
     assert num_reader_calls(again) == 0
 
 
 def test_one_more_run_reads_its_new_pairs_and_lists_only(again: Tiny, reads_here: list[int]) -> None:
     more = again.with_config(runs={**again.config.runs, "third": str(again.run("third"))})
-    plan = compare(more)
+    plan = make_tables(more)
     # new pairs: (q2, d12), (q5, d12). Lists of third: q1, q2, q4, q5; that of q4, d8 d7, is the gold list of q4
     assert work_of(plan) == {"pairs": (20, 18, 2), "no passages": (6, 6, 0), "lists": (16, 13, 3)}
     assert [num_reader_calls(more)] == reads_here == [5]
@@ -106,7 +105,7 @@ def test_one_more_run_reads_its_new_pairs_and_lists_only(again: Tiny, reads_here
 
 def test_a_deeper_depth_reads_its_new_pairs_and_lists_only(again: Tiny, reads_here: list[int]) -> None:
     deeper = again.with_config(depth=4, end_to_end_depths=[1, 3, 4])
-    plan = compare(deeper)
+    plan = make_tables(deeper)
     # rank 4 of good: d5 for q1, d1 for q3
     assert work_of(plan) == {"pairs": (20, 18, 2), "no passages": (6, 6, 0), "lists": (15, 13, 2)}
     assert [num_reader_calls(deeper)] == reads_here == [4]
@@ -115,7 +114,7 @@ def test_a_deeper_depth_reads_its_new_pairs_and_lists_only(again: Tiny, reads_he
 @pytest.mark.cluster
 def test_questions_that_lie_in_two_blocks_are_counted(local_ray: None, tiny: Tiny) -> None:
     # 37 requests of 6 questions, in blocks of 20: the border at 20 is inside a question
-    compare(tiny.with_config(rows_per_block=20))
+    make_tables(tiny.with_config(rows_per_block=20))
     manifest = json.loads((pathlib.Path(tiny.config.out) / "compare" / "manifest.json").read_text())
     assert manifest["summary"].endswith(" 1 of 6 new questions were split over two blocks.")
 
@@ -125,7 +124,7 @@ def test_a_fid_model_walks_too(local_ray: None, tiny: Tiny) -> None:
     folder = t5_folder(tiny.folder / "model")
     reader = ReaderConfig(kind="fid", model=folder, max_new_tokens=4)
     fid = tiny.with_config(reader=reader, runs={"good": str(tiny.run("good"))})
-    plan = compare(fid)
+    plan = make_tables(fid)
     # FiD does not see the order of its passages: the gold lists of q2 and q4 are good's lists
     assert work_of(plan) == {"pairs": (13, 0, 13), "no passages": (6, 0, 6), "lists": (7, 0, 7)}
     assert table(fid, UTILITY)["value"].null_count() == 0
@@ -332,18 +331,18 @@ def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Pa
 
 @pytest.mark.long
 def test_a_torn_file_is_set_aside_and_its_requests_are_run_again(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
+    make_tables(tiny)
     more = tiny.with_config(runs={**tiny.config.runs, "third": str(tiny.run("third"))})
-    compare(more)
+    make_tables(more)
     assert reads_here == [37, 5]
     first = min(pathlib.Path(tiny.config.cache_dir).glob("responses/*/*.parquet"))
     torn = pq.read_metadata(first).num_rows
     first.write_bytes(first.read_bytes()[:-100])
-    plan = compare(more)
+    plan = make_tables(more)
     assert reads_here == [37, 5, torn]
     assert any(str(first.name) in line for part in plan.plans for line in part.repaired)
     assert len(stored(more.config)) == 42
-    compare(more)
+    make_tables(more)
     assert len(reads_here) == 3
 
 
@@ -362,5 +361,5 @@ def test_a_stage_that_lacks_responses_is_not_sealed(tiny: Tiny, monkeypatch: pyt
     monkeypatch.setattr(reading, "run", lambda *arguments: nothing)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
     with pytest.raises(RuntimeError, match="37 requests have no response"):
-        compare(tiny)
+        make_tables(tiny)
     assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()
