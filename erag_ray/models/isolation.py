@@ -108,12 +108,8 @@ class Isolation:
         others = others_of(requests, row)
         works = any(list(self._run(requests, [other])) for other in others)
         if not works and (others or num_questions > NUM_OTHERS):
-            raise self._end(
-                fault, f"{count} requests in a row failed, and those of other questions fail too: "
-            )
-
-    def _end(self, fault: Fault, why: str = "") -> JobError:
-        return JobError(f"reader {self.model.config.kind}: {why}{fault}; {RESUME_ADVICE}")
+            why = f"{count} requests in a row failed, and those of other questions fail too"
+            raise JobError(f"reader {self.model.config.kind}: {why}: {fault}; {RESUME_ADVICE}")
 
 
 def run_checked(model: Model, requests: Sequence[Request]) -> Iterator[Answer]:

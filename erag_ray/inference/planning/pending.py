@@ -211,7 +211,10 @@ def pending(
     """
     missing = requests.join(cached, on=KEY_COLUMNS, how="anti", maintain_order="left")
     distinct = missing.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
-    numbered = queries.select("query_id", _text_keys(queries)).with_row_index("query_row")
+    text_keys = [xxhash.xxh3_64_intdigest(text_hash(question)) for question in queries["question"]]
+    numbered = queries.select("query_id", text_key=pl.Series(text_keys, dtype=pl.UInt64)).with_row_index(
+        "query_row"
+    )
     joined = distinct.join(numbered, on="query_id", how="left", maintain_order="left")
     ordered = joined.sort("text_key", *KEY_COLUMNS)
     sees_order = {use.model: use.sees_order for use in uses.values()}
@@ -219,11 +222,6 @@ def pending(
     shown = _shown(ordered["doc_ids"], documents, is_ordered)
     lists = pa.LargeListArray.from_arrays(shown.edges, shown.rows.astype(np.uint32))
     return ordered.select(*KEY_COLUMNS, "text_key", "kind", "query_row", doc_rows=pl.Series(lists))
-
-
-def _text_keys(queries: pl.DataFrame) -> pl.Series:
-    keys = [xxhash.xxh3_64_intdigest(text_hash(question)) for question in queries["question"]]
-    return pl.Series("text_key", keys, dtype=pl.UInt64)
 
 
 def forms_of(uses: Uses, model: str) -> list[Form]:

@@ -169,16 +169,12 @@ class LocalModel(Model):
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         # a setting of the process, in which another model may have been loaded since
         set_matmul_precision(self.config.dtype)
-        windows = self._arranged(requests)
+        windows = ((start, prompts, self.arrange(prompts)) for start, prompts in self.windows(requests))
         for start, prompts, arranged in prefetch(windows) if self.has_device else windows:
             self._begin(arranged)
             for rows in self.batches(prompts):
                 responses = self._responses([prompts[row] for row in rows])
                 yield from ((start + row, response) for row, response in zip(rows, responses, strict=True))
-
-    def _arranged(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens], Any]]:
-        for start, prompts in self.windows(requests):
-            yield start, prompts, self.arrange(prompts)
 
     def windows(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens]]]:
         """Split requests into windows, each of which is completed before the next is tokenized.

@@ -13,8 +13,8 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -161,10 +161,6 @@ class Client:
             lists.append((server.url, masked(models)))
         return lists
 
-    def exclusive(self) -> AbstractAsyncContextManager[None]:
-        """Wait until no request is in flight; while open, only requests with ``is_exclusive`` are sent."""
-        return self.limit.exclusive()
-
     async def post(
         self,
         body: Mapping[str, Any],
@@ -183,7 +179,7 @@ class Client:
             budget: to charge; None: the request is free.
             server: index of the server; None for the next in turn.
             max_retries: of each kind; None: as in `RETRIES`.
-            is_exclusive: do not wait for a slot; for use within `exclusive`.
+            is_exclusive: do not wait for a slot; for use within ``limit.exclusive``.
 
         Raises:
             RequestError: this request failed.
@@ -196,7 +192,7 @@ class Client:
             num_good = self._num_good
             try:
                 async with (
-                    _no_slot() if is_exclusive else self.limit.slot(),
+                    nullcontext() if is_exclusive else self.limit.slot(),
                     budget.charging(estimate) as charge,
                 ):
                     num_good = self._num_good
@@ -356,11 +352,6 @@ def _is_away(error: BaseException) -> bool:
     causes = list(_causes(error))
     has_begun = any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes)
     return not has_begun and any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes)
-
-
-@asynccontextmanager
-async def _no_slot() -> AsyncIterator[None]:
-    yield
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -245,7 +245,7 @@ class ServedModel(Model):
         """Send the probe to each server."""
         for server in range(len(self.config.base_urls)) if self.handshake.is_steady else ():
             if await self._changed_answer(client, server):
-                async with client.exclusive():
+                async with client.limit.exclusive():
                     answer = await self._changed_answer(client, server, is_exclusive=True)
                     answer = answer and await self._changed_answer(client, server, is_exclusive=True)
                 if answer:
