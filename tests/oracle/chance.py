@@ -166,7 +166,7 @@ class Flips:
             for one in signed:
                 for below, number in list(counts.items()):
                     counts[round(below + one, 8)] += number
-            return min(1.0, 2 * sum(number for below, number in counts.items() if below <= 1e-8) / 2**num)
+            return min(1.0, 2 * sum(number for below, number in counts.items() if below <= 1e-6) / 2**num)
         drawn = np.random.default_rng(7).choice([-1.0, 1.0], (NUM_FLIPS, num))
         as_far = int((drawn @ np.array(signed) >= sum(signed) - 1e-9).sum())
         return About(min(1.0, 2 * (as_far + 1) / (NUM_FLIPS + 1)))

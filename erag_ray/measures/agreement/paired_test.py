@@ -6,6 +6,8 @@ is drawn:
 
 - differences of one size, as of scores 0 and 1: the sign test (McNemar 1947), exact
 - at most `MAX_EXACT` differences: all flips
+- at most `MAX_ON_GRID`, and any number of which a few dominate (`_is_lumpy`; such are the estimates with an auxiliary
+  label): all flips, with the differences rounded to a grid
 - more: the tail by a saddlepoint approximation (Robinson, JRSS B 1982; Barndorff-Nielsen, Biometrika 1986), with
   Daniels' correction (1987) where the differences are multiples of 1/k. Its relative error is tested against all flips
   (`tests/pure/test_paired_test.py`). For the p-values that a correction over thousands of pairs asks for, random flips
@@ -27,6 +29,9 @@ from erag_ray.support.numba_jit import compiled
 
 MAX_EXACT = 26
 """With this number of differences or fewer all 2 ** n flips are counted, as sums of two halves."""
+MAX_ON_GRID = 128
+"""With this number of differences or fewer all flips are counted on a grid of `NUM_STEPS`."""
+NUM_STEPS = 1 << 15
 MAX_SUBSETS = 16
 """With this number of differences or fewer bounds are means of subsets, else they are solved for."""
 SUM_DIGITS = 8
@@ -136,7 +141,31 @@ def _tail(values: Floats) -> float:
         first, second = np.sort(_subset_sums(signed[:middle])), _subset_sums(signed[middle:])
         at_most = np.searchsorted(first, 10.0**-SUM_DIGITS - second, side="right")
         return float(at_most.sum()) / 2.0 ** len(signed)
-    return _normal_tail(_root(signed, _half_step(values)), len(values))
+    step = _half_step(values)
+    if len(values) <= MAX_ON_GRID or _is_lumpy(np.abs(values)):
+        unit = step or float(np.abs(values).sum()) / NUM_STEPS
+        sizes = np.round(np.abs(values) / unit).astype(np.int64)
+        return max(_share_at_most(sizes, int(sizes[signed < 0].sum())), 2.0 ** -len(values))
+    return _normal_tail(_root(signed, step), len(values))
+
+
+def _is_lumpy(sizes: Floats) -> bool:
+    """Return whether a few differences of about one size leave gaps between their sums that the others do not fill."""
+    is_large = sizes > sizes.max() / 2
+    others = float(np.square(sizes[~is_large]).sum() + is_large.sum() * sizes[is_large].var())
+    return math.sqrt(others) < float(sizes[is_large].mean())
+
+
+@compiled
+def _share_at_most(sizes: npt.NDArray[np.int64], most: int) -> float:
+    """Return the share of all subsets of whole numbers whose sum is at most ``most``."""
+    shares = np.zeros(most + 1)
+    shares[0] = 1.0
+    for size in sizes:
+        for total in range(most, -1, -1):
+            lower = shares[total - size] if total >= size else 0.0
+            shares[total] = (shares[total] + lower) / 2
+    return float(shares.sum())
 
 
 def _lower_bound(values: Floats, alpha: float, bound: float) -> float:
