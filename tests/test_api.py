@@ -108,13 +108,15 @@ def test_what_is_left_out_is_a_warning_also_without_progress(
     assert any(line.startswith("run 'half': queries without a list: 1 (q") for line in warnings)
 
 
-def test_a_finished_job_is_opened_by_its_folder(compared: Tiny) -> None:
+def test_a_finished_job_is_opened_by_its_folder(compared: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter does
     result = er.Result(compared.config.out)
     assert result.verdict.startswith("Which retriever serves the reader")
     assert pathlib.Path(result.report()).is_file()
     assert {"means", "labels", "cells", "verdict", "costs"} <= set(dir(result))
     assert result.costs["num_reader_calls"].sum() > 0
     assert "<pre>Which retriever" in result._repr_html_()
+    assert "\x1b" not in result._repr_html_() + repr(result) + result.verdict
     with pytest.raises(AttributeError, match="no sealed table 'dual_labels'; it has "):
         _ = result.dual_labels
 

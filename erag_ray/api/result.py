@@ -24,7 +24,8 @@ PAGE = ("report", "index.html")
 
 def text_console(text: io.StringIO) -> rich.console.Console:
     """Return a console that writes plain text, in a notebook too."""
-    return rich.console.Console(file=text, width=WIDTH, force_jupyter=False)
+    # Jupyter forces colors
+    return rich.console.Console(file=text, width=WIDTH, force_jupyter=False, force_terminal=False)
 
 
 class Result:
