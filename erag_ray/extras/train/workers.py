@@ -16,8 +16,8 @@ from ray.train.torch import TorchTrainer
 
 from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.log import training_progress
 from erag_ray.extras.train.loop import Trainer
-from erag_ray.extras.train.progress import training_progress
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
 from erag_ray.inference.cluster.session import nodes_alive
 from erag_ray.inference.pool import largest_share
