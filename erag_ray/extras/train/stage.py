@@ -26,7 +26,6 @@ FREE_KEYS = (
     "out",
     "progress",
     "num_workers",
-    "cpus_per_worker",
     "ray_address",
     "save_steps",
     "micro_batch_tokens",
