@@ -17,8 +17,7 @@ from heavy_packages import HEAVY
 from tiny import PASSAGES, QUESTIONS, Tiny, make_tables, write_tiny
 
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.extras.label_export.rows import COLUMNS
-from erag_ray.extras.label_export.splits import SPLITS
+from erag_ray.extras.label_export.rows import COLUMNS, SPLITS
 from erag_ray.extras.label_export.stage import export
 from erag_ray.store.schemas import LABELS, RUNS
 from erag_ray.store.tables import TableStore

@@ -19,8 +19,7 @@ from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, table_1
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.papers.config import PapersConfig
-from erag_ray.extras.papers.dual_labels import dual_probabilities
-from erag_ray.extras.papers.schemas import DUAL_LABELS
+from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_probabilities
 from erag_ray.extras.papers.stage import _csv, papers
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError

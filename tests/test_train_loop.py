@@ -37,7 +37,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.train import loop
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, tokenised
-from erag_ray.extras.train.plan import check_same, prepare, start_folder
+from erag_ray.extras.train.stage import check_same, prepare, start_folder
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.prompts.request import Form, Passage, Request

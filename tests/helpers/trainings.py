@@ -22,7 +22,7 @@ from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.extras.train.log import read_log
 from erag_ray.extras.train.loop import Trainer
-from erag_ray.extras.train.plan import prepare, start_folder
+from erag_ray.extras.train.stage import prepare, start_folder
 from erag_ray.support.errors import JobError
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.train.config import ExamplesConfig, StageConfig, TrainConfig
 from erag_ray.extras.train.data.batches import listed
 from erag_ray.extras.train.data.examples import Examples, prepare_examples
-from erag_ray.extras.train.plan import check, prepare
+from erag_ray.extras.train.stage import check, prepare
 from erag_ray.support.errors import InputError
 
 

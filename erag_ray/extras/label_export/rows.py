@@ -1,32 +1,17 @@
-"""LABELS with their texts: the rows of the dataset of labels."""
+"""The rows of the dataset of labels: LABELS with their texts, in splits by a hash of the question's text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import polars as pl
+import xxhash
 
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob
-from erag_ray.extras.label_export.splits import with_split
 
+SPLITS = ("train", "validation", "test")
 PAIR = ("query_id", "doc_id")
-COLUMNS = (
-    "dataset",
-    "query_id",
-    "question",
-    "answers",
-    "doc_id",
-    "title",
-    "text",
-    "best_rank",
-    "annotator",
-    "reader",
-    "score",
-    "label",
-    "output",
-)
-"""Columns of the dataset of labels, in order."""
 MEANING = {
     "dataset": "dataset of the question",
     "query_id": "id of the question",
@@ -42,6 +27,8 @@ MEANING = {
     "label": "usefulness of the document to the question; null if not judged",
     "output": "output of the reader with this document alone; null if the label depends on no reader",
 }
+"""Column of the dataset of labels -> what it holds."""
+COLUMNS = tuple(MEANING)
 
 
 def best_ranks(runs: pl.DataFrame) -> pl.DataFrame:
@@ -67,3 +54,31 @@ def _with_texts(labels: pl.DataFrame, job: LabelledJob) -> pl.DataFrame:
         .join(job.document_outputs, on=["reader", *PAIR], how="left", maintain_order="left")
     )
     return joined.select(COLUMNS)
+
+
+def question_form(question: str) -> str:
+    """Return a question without case and with single spaces: questions of one form share a split."""
+    return " ".join(question.casefold().split())
+
+
+def split_of(question: str, config: ExportConfig) -> str:
+    """Return the split of a question: it depends only on the question's form, the seed and the two fractions."""
+    digest = xxhash.xxh3_64_intdigest(f"{config.seed}:{question_form(question)}".encode())
+    position = digest / 2**64
+    if position < config.test_fraction:
+        return "test"
+    return "validation" if position < config.test_fraction + config.validation_fraction else "train"
+
+
+def with_split(queries: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:
+    """Add the column ``split`` to QUERIES."""
+    splits = [split_of(question, config) for question in queries["question"]]
+    return queries.with_columns(split=pl.Series(splits, dtype=pl.String))
+
+
+def shuffled(rows: pl.DataFrame, columns: Iterable[str], seed: int) -> pl.DataFrame:
+    """Order rows by a hash of the seed and some columns: the same order on any machine."""
+    keys = rows.select(columns).rows()
+    hashes = [xxhash.xxh3_64_intdigest(f"{seed}:{key!r}".encode()) for key in keys]
+    order = pl.Series("order", hashes, dtype=pl.UInt64)
+    return rows.with_columns(order).sort("order", *columns).drop("order")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob, load_job
-from erag_ray.extras.label_export.rows import label_rows
-from erag_ray.extras.label_export.splits import SPLITS, with_split
+from erag_ray.extras.label_export.rows import SPLITS, label_rows, with_split
 from erag_ray.extras.label_export.training import TrainingData, training_rows
 from erag_ray.store.folder import Folder
 from erag_ray.store.tables import MANIFEST
@@ -39,9 +38,12 @@ def export(config: ExportConfig) -> TrainingData:
         training = training_rows(job, config)
     _clear(folder)
     with stage_progress("writing the dataset", show=config.progress):
+        labels = {split: label_rows(job, config, split, ROWS_PER_FILE) for split in SPLITS}
+        by_split = {split: training.rows.filter(split=split).drop("split") for split in SPLITS}
+        rows = {split: of_split.iter_slices(ROWS_PER_FILE) for split, of_split in by_split.items()}
         files = {
-            LABELS_FOLDER: _write_labels(folder, job, config),
-            TRAINING_FOLDER: _write_training(folder, training),
+            LABELS_FOLDER: _write(folder, LABELS_FOLDER, labels),
+            TRAINING_FOLDER: _write(folder, TRAINING_FOLDER, rows),
         }
         text = card(job, training, with_split(job.queries, config), files, config)
         folder.write_bytes(text.encode(), CARD)
@@ -74,33 +76,15 @@ def _clear(folder: Folder) -> None:
                 folder.delete(below, name)
 
 
-def _write_labels(folder: Folder, job: LabelledJob, config: ExportConfig) -> dict[str, list[str]]:
-    parts = {split: label_rows(job, config, split, ROWS_PER_FILE) for split in SPLITS}
-    return _written({split: _write(folder, LABELS_FOLDER, split, of) for split, of in parts.items()})
-
-
-def _write_training(folder: Folder, training: TrainingData) -> dict[str, list[str]]:
-    by_split = {split: training.rows.filter(split=split).drop("split") for split in SPLITS}
-    return _written(
-        {
-            split: _write(folder, TRAINING_FOLDER, split, rows.iter_slices(ROWS_PER_FILE))
-            for split, rows in by_split.items()
-        }
-    )
-
-
-def _write(folder: Folder, below: str, split: str, parts: Iterable[pl.DataFrame]) -> list[str]:
-    """Write parts as Parquet files and return their paths; none for parts without rows."""
-    paths = []
-    for number, part in enumerate(part for part in parts if part.height):
-        name = f"{split}-{number:05}.parquet"
-        folder.write_parquet(part.to_arrow(), below, name)
-        paths.append(f"{below}/{name}")
+def _write(folder: Folder, below: str, parts: Mapping[str, Iterable[pl.DataFrame]]) -> dict[str, list[str]]:
+    """Write the parts of each split as Parquet files; return the paths by split, of splits with rows."""
+    paths: dict[str, list[str]] = {}
+    for split, of_split in parts.items():
+        for number, part in enumerate(part for part in of_split if part.height):
+            name = f"{split}-{number:05}.parquet"
+            folder.write_parquet(part.to_arrow(), below, name)
+            paths.setdefault(split, []).append(f"{below}/{name}")
     return paths
-
-
-def _written(files: dict[str, list[str]]) -> dict[str, list[str]]:
-    return {split: paths for split, paths in files.items() if paths}
 
 
 def _tell(folder: Folder, job: LabelledJob, training: TrainingData) -> None:

@@ -11,8 +11,7 @@ import polars as pl
 
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob
-from erag_ray.extras.label_export.rows import PAIR, best_ranks
-from erag_ray.extras.label_export.splits import shuffled, split_of
+from erag_ray.extras.label_export.rows import PAIR, best_ranks, shuffled, split_of
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.support.errors import InputError
 

@@ -10,11 +10,17 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.extras.papers.schemas import DUAL_LABELS
+from erag_ray.analyses.parts.model import Format, Table
+from erag_ray.analyses.parts.shapes import across, columns, estimate, names, part_name, plain
+from erag_ray.extras.papers.published import published_table_3
 from erag_ray.measures.agreement import wilson_interval
-from erag_ray.store.schemas import conform
+from erag_ray.store.schemas import conform, table_schema
 
+DUAL_LABELS = table_schema(
+    "dual_labels", "dataset* run_id* probability* value? low? high? num_positive num_queries"
+)
 PROBABILITIES = ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc")
+HEADS = ("P(Doc)", "P(Word)", "P(Doc \u2229 Word)", "P(Doc | Word)", "P(Word | Doc)")
 LABEL_COLUMNS = ("dataset", "run_id", "query_id", "doc_label", "word_label")
 
 
@@ -23,7 +29,7 @@ def dual_labels(
     queries: pl.DataFrame,
     page_labels: pl.DataFrame,
     answer_labels: pl.DataFrame,
-    names: Sequence[str],
+    run_ids: Sequence[str],
 ) -> pl.DataFrame:
     """Return the labels (0, 1, or null: not judged) of every question and run, columns `LABEL_COLUMNS`.
 
@@ -36,10 +42,10 @@ def dual_labels(
         queries: QUERIES with a gold page.
         page_labels: ``query_id, doc_id, label``: 1 if the document is from a gold page.
         answer_labels: ``query_id, doc_id, label``: 1 if the document contains an answer.
-        names: names of the runs.
+        run_ids: names of the runs.
     """
     first = runs.filter(pl.col("rank") == 1).select("run_id", "query_id", "doc_id")
-    grid = queries.select("dataset", "query_id").join(pl.DataFrame({"run_id": list(names)}), how="cross")
+    grid = queries.select("dataset", "query_id").join(pl.DataFrame({"run_id": list(run_ids)}), how="cross")
     labelled = grid.join(first, on=["run_id", "query_id"], how="left")
     for name, labels in (("doc_label", page_labels), ("word_label", answer_labels)):
         named = labels.select("query_id", "doc_id", pl.col("label").cast(pl.Int8).alias(name))
@@ -72,3 +78,31 @@ def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
     table = pl.DataFrame(rows, schema=pl.DataFrame(DUAL_LABELS.empty()).schema, orient="row")
     conform(table, DUAL_LABELS)
     return table
+
+
+def dual_tables(table: pl.DataFrame, confidence: float) -> list[Table]:
+    """Return a table per dataset of DUAL_LABELS in the layout of Park & Lim's Table 3, then their table."""
+    measured = [
+        _of_dataset(str(name[0]), part, confidence)
+        for name, part in table.group_by("dataset", maintain_order=True)
+    ]
+    return [*measured, published_table_3(HEADS)]
+
+
+def _of_dataset(dataset: str, part: pl.DataFrame, confidence: float) -> Table:
+    rows = []
+    for run in part["run_id"].unique(maintain_order=True).to_list():
+        probabilities = part.filter(run_id=run)
+        cells = {row["probability"]: estimate(row) for row in probabilities.iter_rows(named=True)}
+        rows.append((*plain(run), *across(cells, PROBABILITIES)))
+    count = int(part.filter(probability="doc")["num_queries"][0])
+    return Table(
+        name=part_name("dual_labels", dataset),
+        title=f"{dataset}: the best passage of {count:,} questions, by document and by word",
+        columns=(*names("model"), *columns(HEADS, Format.NUMBER_4)),
+        rows=tuple(rows),
+        caption=f"With {confidence:.0%} Wilson intervals. A conditional probability is over the questions where its "
+        "condition holds; a dash where it never does. A question without a list has neither.",
+        is_main=True,
+        dataset=dataset,
+    )

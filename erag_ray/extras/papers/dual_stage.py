@@ -12,9 +12,7 @@ from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.texts import load_corpus
 from erag_ray.extras.papers.config import DualLabelsConfig
-from erag_ray.extras.papers.dual_labels import dual_labels, dual_probabilities
-from erag_ray.extras.papers.dual_table import dual_tables
-from erag_ray.extras.papers.schemas import DUAL_LABELS
+from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_labels, dual_probabilities, dual_tables
 from erag_ray.inputs.tables import resolve_gold
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of

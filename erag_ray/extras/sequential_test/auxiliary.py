@@ -18,7 +18,6 @@ from erag_ray.inputs.settings import SAME_READER
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
 from erag_ray.labels.scoring import check_scores, scoring_of
-from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say
 
 STAGE = "settle_auxiliary"
@@ -62,7 +61,8 @@ def auxiliary_labels(
         InputError: the annotator returns no labels or invalid ones.
         JobError: a request to its model ends as an error, more often than ``max_error_fraction`` allows.
     """
-    job, name = _job(config), job_annotator(config)
+    job = _job(config)
+    (name,) = job.annotators
     listed = dataclasses.replace(inputs, runs=inputs.runs.join(documents, on=PAIR, how="semi"))
     evidence = dataclasses.replace(
         evidence_of(listed), relevant_from=config.judge.threshold, threshold=config.threshold
@@ -80,21 +80,10 @@ def auxiliary_labels(
     return documents.select(PAIR).join(labels.select(*PAIR, auxiliary="label"), on=PAIR, how="left"), costs
 
 
-def job_annotator(config: SettleConfig) -> str:
-    """Return the annotator of the auxiliary labels.
-
-    Raises:
-        InputError: there is none.
-    """
-    if config.auxiliary_annotator is None:
-        raise InputError(["auxiliary: no annotator is named"])
-    return config.auxiliary_annotator
-
-
 def _job(config: SettleConfig) -> JobConfig:
-    """Return the config of the stage that gets the auxiliary labels."""
+    """Return the config of the stage that gets the auxiliary labels; there is an annotator of them."""
     models = (config.judge, *filter(None, [config.auxiliary_reader]))
     has_price = any(model.price_per_million for model in models)
     return dataclasses.replace(
-        config, annotators=[job_annotator(config)], max_cost=config.max_cost if has_price else None
+        config, annotators=[str(config.auxiliary_annotator)], max_cost=config.max_cost if has_price else None
     )

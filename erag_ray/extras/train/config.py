@@ -229,9 +229,6 @@ class TrainConfig(Keys):
     num_workers: AtLeast1 | None = None
     """Data-parallel workers (null: one per GPU, without GPUs one)."""
 
-    cpus_per_worker: AtLeast1 | None = None
-    """CPU cores of each worker (null: an even share)."""
-
     ray_address: Text | None = None
     """Cluster to run on (null: the one that submitted the job, else a local Ray only for this job)."""
 

@@ -1,4 +1,4 @@
-"""The training log, a CSV line for each step, and messages of workers for the user."""
+"""The training log, a CSV line for each step, and messages of workers; both are shown while the training runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import contextlib
 import csv
 import io
 import pathlib
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import rich.console
+import rich.progress
 
 from erag_ray.store.folder import Folder, replace_file
+from erag_ray.support.progress import beside
 
 COLUMNS = ("step", "stage", "loss", "gradient_norm", "learning_rate", "tokens", "seconds")
 LOG, LINES = "log.csv", "messages.txt"
+TRAINING_LINE_SECONDS = 10.0
 
 
 class TrainingLog:
@@ -69,3 +77,79 @@ def read_log(path: pathlib.Path) -> list[dict[str, str]]:
     whole = text[: text.rfind("\n") + 1]
     rows = csv.DictReader(whole.splitlines())
     return [row for row in rows if (row.get("step") or "").isdigit() and row.get("seconds")]
+
+
+@contextlib.contextmanager
+def training_progress(out: pathlib.Path, num_steps: int, *, show: bool) -> Iterator[None]:
+    """Context manager that prints messages of workers and, with ``show``, step, loss, dev score and time left.
+
+    As a bar on a terminal, else as a line every `TRAINING_LINE_SECONDS`.
+    """
+    with beside(_watch, out, num_steps, show):
+        yield
+
+
+def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
+    messages = _Tail(out / LINES)
+    log = _Log(out / LOG, num_steps)
+    is_terminal = sys.stderr.isatty()
+    console = rich.console.Console(stderr=True)
+    columns = (
+        rich.progress.TextColumn("training"),
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TextColumn("{task.description}"),
+    )
+    with rich.progress.Progress(*columns, console=console, disable=not (show and is_terminal)) as bar:
+        task = bar.add_task("", total=num_steps)
+        ended, next_line = False, time.monotonic() + TRAINING_LINE_SECONDS
+        while not ended:
+            ended = closing.wait(1.0)
+            for line in messages.lines():
+                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            log.update()
+            bar.update(task, completed=log.step, description=log.text)
+            if show and not is_terminal and log.is_new and (ended or time.monotonic() >= next_line):
+                print(f"step {log.step:,}/{num_steps:,}: {log.text}", file=sys.stderr, flush=True)
+                log.is_new, next_line = False, time.monotonic() + TRAINING_LINE_SECONDS
+
+
+class _Tail:
+    """The lines that are appended to a file from now on."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._position = path.stat().st_size if path.is_file() else 0
+
+    def lines(self) -> list[str]:
+        if not self._path.is_file():
+            return []
+        with open(self._path, "rb") as file:
+            file.seek(self._position)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._position += len(whole)
+        return whole.decode().splitlines()
+
+
+class _Log:
+    """The current state of a training's log."""
+
+    def __init__(self, path: pathlib.Path, num_steps: int) -> None:
+        self._path = path
+        self._num_steps = num_steps
+        self._first: tuple[int, float] | None = None
+        self.step, self.text, self.is_new = 0, "", False
+
+    def update(self) -> None:
+        rows = read_log(self._path)
+        if not rows:
+            return
+        step, seconds = int(rows[-1]["step"]), float(rows[-1]["seconds"])
+        self._first = self._first or (step, seconds)
+        steps, elapsed = step - self._first[0], seconds - self._first[1]
+        left = f", {(self._num_steps - step) * elapsed / steps:.0f} s left" if steps > 0 else ""
+        recent = [float(row["loss"]) for row in rows[-20:]]
+        dev = next((f", dev {float(row['dev']):.3f}" for row in reversed(rows) if row.get("dev")), "")
+        self.is_new = self.is_new or step != self.step
+        self.step, self.text = step, f"loss {sum(recent) / len(recent):.3f}{dev}{left}"

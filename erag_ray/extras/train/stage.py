@@ -1,15 +1,36 @@
-"""The training stage: from the config to the reader's folder."""
+"""The training stage: checks that a config may start or resume a training, its preparation, and the run on Ray."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
+import uuid
 from collections.abc import Mapping
+from typing import Any
 
+from erag_ray.config.reader import output_settings
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
-from erag_ray.extras.train.plan import check, finished, prepare, seal, start_folder
+from erag_ray.extras.train.data.examples import Examples, file_stamps, prepare_examples
+from erag_ray.inputs.settings import check_reader_names
+from erag_ray.store.folder import Folder
+from erag_ray.store.model_sources import find_model
+from erag_ray.store.tables import TableStore, whole_manifest
+from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say
+
+SETTINGS = "training.json"
+# keys that affect only speed, memory and location
+FREE_KEYS = (
+    "out",
+    "progress",
+    "num_workers",
+    "ray_address",
+    "save_steps",
+    "micro_batch_tokens",
+    "gradient_checkpointing",
+)
 
 
 def train(config: TrainConfig) -> None:
@@ -20,7 +41,7 @@ def train(config: TrainConfig) -> None:
         JobError: training cannot go on.
     """
     check(config)
-    done = finished(config)
+    done = whole_manifest(Folder(config.out), form={"step": int})
     if done:
         say(f"{config.out}: this training is done ({done['step']:,} steps{_best(done)}); nothing to do")
         return
@@ -38,9 +59,126 @@ def train(config: TrainConfig) -> None:
     )
     with ray_session(config.ray_address):
         state = dataclasses.asdict(run_workers(config, start_folder(config), curriculum.num_steps))
-    seal(config, state)
+    TableStore(config.out).write_manifest({"training": settings(config), **state})
     say(f"reader: {pathlib.Path(config.out, 'reader')}{_best(state)}")
 
 
 def _best(done: Mapping[str, object]) -> str:
     return f"; dev score {done['best_score']:.4f} at step {done['best_step']:,}" if done["best_step"] else ""
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """Return all that the result depends on: the config's keys, file stamps, and digests of weights."""
+    values = {key: value for key, value in dataclasses.asdict(config).items() if key not in FREE_KEYS}
+    del values["reader"]
+    reader = {f"reader.{key}": value for key, value in output_settings(config.reader).items()}
+    examples: dict[str, Any] = {}
+    for name in ("train", "dev"):
+        del values[name]
+        examples |= {f"{name}.{key}": value for key, value in getattr(config, name).settings().items()}
+    files = {f"files of {name}": file_stamps(getattr(config, name)) for name in ("train", "dev")}
+    weights: dict[str, Any] = {}
+    if not config.scratch:
+        model = find_model(config.reader.model, key="reader.model", revision=config.reader.model_revision)
+        weights["weights of reader.model"] = model.digests()
+    result: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))
+    return result
+
+
+def check_same(config: TrainConfig) -> None:
+    """Check that the folder has no training with other settings.
+
+    Raises:
+        InputError: it has; the message lists the keys that differ. Or ``reader.model`` cannot be found.
+    """
+    folder, now = Folder(config.out), settings(config)
+    if not folder.exists(SETTINGS):
+        return
+    try:
+        saved = json.loads(folder.read_bytes(SETTINGS))
+    except ValueError as error:
+        raise InputError([f"{folder.at(SETTINGS)}: damaged ({error}). Name another out"]) from error
+    keys = sorted(key for key in saved.keys() | now.keys() if saved.get(key) != now.get(key))
+    if keys:
+        changes = "; ".join(
+            f"{key}: {_short(saved.get(key))} there, {_short(now.get(key))} here" for key in keys
+        )
+        raise InputError(
+            [
+                f"out: {config.out} holds a training with other settings ({changes}). Name another out, or remove it"
+            ]
+        )
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def start_folder(config: TrainConfig) -> str:
+    """Return the model folder or hub name that training starts from."""
+    return str(pathlib.Path(config.out, "start")) if config.scratch else str(config.reader.model)
+
+
+def check(config: TrainConfig) -> None:
+    """Check the config before files are read: consistent keys, and an ``out`` that is empty or of this training.
+
+    Raises:
+        InputError: a check failed.
+    """
+    problems = []
+    if config.scratch and config.reader.model:
+        problems.append("reader.model: must be null with scratch, which creates a new model")
+    if config.reader.kind not in ("fid", "ipa"):
+        problems.append(f"reader.kind: only fid and ipa readers are trained, not {config.reader.kind}")
+    if config.reader.dtype != "float32":
+        text = f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16"
+        problems.append(text)
+    try:
+        folder, probe = Folder(config.out, is_shared=True), f"probe-{uuid.uuid4().hex}"
+        folder.write_bytes(b"", probe)
+        folder.delete(probe)
+    except OSError as error:
+        problems.append(f"out: cannot write to {config.out}: {error}")
+    if problems:
+        raise InputError(problems)
+    check_same(config)
+
+
+def prepare(config: TrainConfig) -> dict[str, Examples]:
+    """Prepare the examples and the model to start from; return the examples.
+
+    Raises:
+        InputError: all errors in both. Where the examples have errors, only the names of the reader are checked.
+    """
+    try:
+        examples = prepare_examples(config)
+        problems = _check_copies(config, examples["train"])
+    except InputError as error:
+        problems = list(error.problems)
+    if problems:
+        if config.scratch is None:
+            problems += check_reader_names(config.reader)
+        raise InputError(list(dict.fromkeys(problems)))
+
+    # torch and transformers take seconds to import: not before all files are right
+    from erag_ray.extras.train.scratch.start import prepare_start
+
+    prepare_start(config, examples, start_folder(config))
+    Folder(config.out).write_bytes(json.dumps(settings(config), indent=1).encode(), SETTINGS)
+    return examples
+
+
+def _check_copies(config: TrainConfig, train: Examples) -> list[str]:
+    names = {name for stage in config.curriculum for name in stage.copies}
+    datasets = ", ".join(sorted(train.datasets))
+    problems = [
+        f"curriculum.copies: no training question is of {name!r}; there are {datasets}"
+        for name in sorted(names - set(train.datasets))
+    ]
+    empty = [
+        number
+        for number, stage in enumerate(config.curriculum, 1)
+        if all(stage.copies.get(name) == 0 for name in train.datasets)
+    ]
+    return problems + [f"curriculum.copies: stage {number} has no questions" for number in empty]

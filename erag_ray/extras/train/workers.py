@@ -16,8 +16,8 @@ from ray.train.torch import TorchTrainer
 
 from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.log import training_progress
 from erag_ray.extras.train.loop import Trainer
-from erag_ray.extras.train.progress import training_progress
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
 from erag_ray.inference.cluster.session import nodes_alive
 from erag_ray.inference.pool import largest_share
@@ -95,8 +95,7 @@ def plan_workers(config: TrainConfig) -> ScalingConfig:
     if sum(gpus) and size > sum(gpus):
         raise InputError([f"num_workers: {size} workers need a GPU each, and the cluster has {sum(gpus)}"])
     capacities = gpus if sum(gpus) else [size] * len(nodes)
-    share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, size)
-    cpus = min(config.cpus_per_worker or share, share)
+    cpus = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, size)
     return ScalingConfig(
         num_workers=size,
         use_gpu=sum(gpus) > 0,

@@ -42,11 +42,7 @@ SURNAME_STARTS = _words(
     Uhl Ver Wol Yar Zel Bel Cor Dal
     """
 )
-SURNAME_MIDDLES = _words(
-    """
-    a e i o u ei au an en in on ar er or al el il ol ut
-    """
-)
+SURNAME_MIDDLES = _words("a e i o u ei au an en in on ar er or al el il ol ut")
 SURNAME_ENDS = _words(
     """
     ner mann berg ler ton well ford sen rick mond stad gard low ham win shaw lock wood croft field by worth
@@ -66,16 +62,8 @@ TOWN_ENDS = _words(
     field
     """
 )
-RIVER_ENDS = _words(
-    """
-    a e ach el en er in itz ock une ava ona
-    """
-)
-REGION_ENDS = _words(
-    """
-    land mark shire wald gau ria ovia enia
-    """
-)
+RIVER_ENDS = _words("a e ach el en er in itz ock une ava ona")
+REGION_ENDS = _words("land mark shire wald gau ria ovia enia")
 # occupation -> another word for the same
 OCCUPATIONS = _pairs(
     """
@@ -101,21 +89,9 @@ PRODUCTS = _words(
     salt soap sugar tiles toys umbrellas violins wool buttons mustard ink needles brushes carpets knives
     """
 )
-AWARD_KINDS = _words(
-    """
-    Prize Medal Award
-    """
-)
-COMPANY_ENDS = _words(
-    """
-    Works Brothers Company Mills Union Workshop
-    """
-)
-SCHOOL_KINDS = _words(
-    """
-    College Academy Institute School
-    """
-)
+AWARD_KINDS = _words("Prize Medal Award")
+COMPANY_ENDS = _words("Works Brothers Company Mills Union Workshop")
+SCHOOL_KINDS = _words("College Academy Institute School")
 TITLE_ADJECTIVES = _words(
     """
     Silent Golden Broken Distant Hidden Last Crooked Burning Frozen Empty Patient Wandering Painted Sleeping

@@ -20,16 +20,17 @@ from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.predictions import resolve_pages
 from erag_ray.data.runs.texts import load_corpus
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
-from erag_ray.extras.train.schemas import EXAMPLES
 from erag_ray.inputs.tables import check_inputs, gold_lists, resolve_gold
 from erag_ray.measures.scores import JUDGED, score_named
 from erag_ray.prompts.kinds.no_response import ABSTAINS
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
 from erag_ray.store.mapped import open_mapped, write_mapped
-from erag_ray.store.schemas import CORPUS
+from erag_ray.store.schemas import CORPUS, table_schema
 from erag_ray.store.tables import TableStore, read_manifest, whole_manifest
 
+# passages and gold are row numbers of the examples' CORPUS, best first
+EXAMPLES = table_schema("examples", "query_id* dataset question answers score passages gold evidence")
 ROWS = pl.List(pl.Int32)
 
 

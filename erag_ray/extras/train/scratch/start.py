@@ -1,10 +1,10 @@
-"""A new T5 model and its tokenizer, as an ordinary model folder for training to start from."""
+"""The model that training starts from: a new T5 with its tokenizer, or the given one; either is checked."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +15,9 @@ from huggingface_hub.errors import StrictDataclassError
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from erag_ray.extras.train.checkpoints import written_whole
-from erag_ray.extras.train.config import ScratchConfig
+from erag_ray.extras.train.config import ScratchConfig, TrainConfig
 from erag_ray.extras.train.data.examples import Examples
+from erag_ray.extras.train.reader import form_for, t5_model
 from erag_ray.extras.train.scratch.copying import start_near_copying
 from erag_ray.models.local.weights import quiet
 from erag_ray.prompts.prompt import T5, pieces
@@ -27,6 +28,34 @@ PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 CHARACTERS = [chr(code) for code in range(32, 127)] + ["\n"]
 NOT_T5 = ("vocab_size", "dtype")
 MAX_TEXTS = 400_000
+
+
+def prepare_start(config: TrainConfig, examples: Mapping[str, Examples], model: str) -> None:
+    """Create the model with ``scratch``, unless it exists, and check it.
+
+    Args:
+        config: of the training.
+        examples: of training and evaluation.
+        model: folder or hub name.
+
+    Raises:
+        InputError: it cannot be created, or is not a reader for these datasets.
+    """
+    if config.scratch and not pathlib.Path(model).exists():
+        with written_whole(pathlib.Path(model)) as unfinished:
+            make_model(config.scratch, examples["train"], config.seed, unfinished)
+    reader = dataclasses.replace(config.reader, model=model)
+    problems: list[str] = []
+    for dataset in {**examples["dev"].datasets, **examples["train"].datasets}.values():
+        try:
+            start = t5_model(reader)
+            start.check(form_for(reader, dataset))
+            if not start.end:
+                problems.append(f"reader.model: the tokenizer of {model} has no end token")
+        except (InputError, ValueError) as error:
+            problems += error.problems if isinstance(error, InputError) else [f"reader.prompt: {error}"]
+    if problems:
+        raise InputError(list(dict.fromkeys(problems)))
 
 
 def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pathlib.Path) -> None:
