@@ -25,7 +25,7 @@ def search(
 ) -> pl.DataFrame:
     retriever = make_retriever(kind, RetrieverConfig(kind=kind))
     index, work = Folder(str(folder / kind)), Folder(str(folder / f"{kind}-work"))
-    retriever.build(corpus, index, 1000, do_tasks)
+    retriever.build(corpus, index, do_tasks)
     asked = pl.DataFrame(
         {"query_id": [f"q{number}" for number in range(len(questions))], "question": questions}
     )
