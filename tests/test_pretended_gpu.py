@@ -23,6 +23,7 @@ from erag_ray.config.judge import JudgeConfig
 from erag_ray.models.causal import kv_cache as leaving
 from erag_ray.models.causal.kv_cache import KeyValueCaches
 from erag_ray.models.causal.model import CausalModel
+from erag_ray.models.local.early_stopping import EarlyStopping
 from erag_ray.models.local.memory import to_device
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5 import engine as t5_engine
@@ -210,7 +211,7 @@ def test_a_batch_of_fid_waits_for_the_gpu_only_to_look_at_what_has_ended(
     monkeypatch.setattr(t5_engine._Run, "step", lambda run, number: steps.append(number) or step(run, number))
     if asked is EARLY_STOPPED:
         # most rows leave at the first look
-        monkeypatch.setattr(T5Model, "stop", lambda *_: lambda row, ids: row % 3 > 0)
+        monkeypatch.setattr(EarlyStopping, "stop", lambda *_: lambda row, ids: row % 3 > 0)
     model = models.loaded("fid", folders("t5"))
     gpu.reset()
     responses(model, requests_to("fid", 24, [(asked, models.case_for("fid", max_new_tokens=50))]))
