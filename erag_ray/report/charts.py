@@ -13,13 +13,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.analyses.parts.model import Figure
-from erag_ray.store.digests import cache_folder
-from erag_ray.store.folder import replace_file
+from erag_ray.store.digests import cache_folder, write_cached
 
 WIDTH = 560
 """Width of an SVG, in pixels."""
@@ -101,16 +99,14 @@ def javascript_bundle() -> str:
     It defines ``window.vegaEmbed`` and is safe inside a ``<script>`` element. Bundling takes seconds, so it is kept in
     this machine's cache folder, where that can be written.
     """
-    version = importlib.metadata.version("vl-convert-python")
+    name = f"charts-{importlib.metadata.version('vl-convert-python')}-{VEGA_LITE}.js"
+    # RuntimeError: a user without a home
     with contextlib.suppress(OSError, RuntimeError):
-        file = cache_folder() / f"charts-{version}-{VEGA_LITE}.js"
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = file.with_suffix(f".{os.getpid()}")
-            unfinished.write_text(_bundled(), encoding="utf-8")
-            replace_file(unfinished, file)
-        return file.read_text(encoding="utf-8")
-    return _bundled()
+        return (cache_folder() / name).read_text(encoding="utf-8")
+    bundle = _bundled()
+    with contextlib.suppress(OSError, RuntimeError):
+        write_cached(cache_folder() / name, bundle)
+    return bundle
 
 
 def _bundled() -> str:

@@ -24,6 +24,8 @@ from erag_ray.data.runs.references import REFERENCE_NAMES
 
 FIGURES = ("mean", "low", "high")
 MAX_NAME = 24
+MAX_DRAWN = 12
+"""Runs that are drawn; the others are in the tables."""
 SIGNS: Mapping[str, tuple[str, str]] = {
     "leads": ("*", "leads"),
     "equal": ("=", "equal to it"),
@@ -88,10 +90,6 @@ def _value(run: RankedRun) -> Value:
     is_reference = run.state == "reference"
     interval = (None, None) if is_reference else (run.low, run.high)
     return Value(run.mean, *interval, note="" if is_reference else SIGNS[run.state][0])
-
-
-MAX_DRAWN = 12
-"""Runs that are drawn; the others are in the tables."""
 
 
 def boards(verdict: Verdict) -> list[dict[str, Any]]:

@@ -34,6 +34,14 @@ def cache_folder() -> pathlib.Path:
     return pathlib.Path(os.environ.get(CACHE) or DEFAULT_CACHE).expanduser()
 
 
+def write_cached(file: pathlib.Path, text: str) -> None:
+    """Write a file of the cache folder, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    replace_file(unfinished, file)
+
+
 def cached_digest(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a local file in hex, from the cache for a large, unchanged file.
 
@@ -92,7 +100,5 @@ def _cache(entry: pathlib.Path, stamp: dict[str, int | str], digest: str) -> Non
     changed = max(int(stamp["modified_ns"]), int(stamp["changed_ns"])) / 1e9
     if time.time() - changed < SETTLED_SECONDS or _stamp(pathlib.Path(str(stamp["path"]))) != stamp:
         return
-    unfinished = entry.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
-        unfinished.write_text(json.dumps({"stamp": stamp, "sha256": digest}))
-        replace_file(unfinished, entry)
+        write_cached(entry, json.dumps({"stamp": stamp, "sha256": digest}))
