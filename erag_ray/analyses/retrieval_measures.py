@@ -22,7 +22,7 @@ from erag_ray.analyses.settings import OWN_LIST, Settings
 from erag_ray.annotators import Evidence, annotate, applicable_queries
 from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.entries import pairs
 from erag_ray.data.runs.texts import load_corpus
 from erag_ray.inputs.tables import resolve_gold
 from erag_ray.retrieve.run import MadeRun, read_run

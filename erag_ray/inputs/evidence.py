@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.annotators import Evidence, annotator_named, applicable_queries
 from erag_ray.config.job import JobConfig
 from erag_ray.data.datasets.tasks import Dataset
-from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.entries import pairs
 from erag_ray.inputs.reader_sample import reader_queries
 from erag_ray.prompts.kinds.base import Kind
 

@@ -7,7 +7,7 @@ import polars as pl
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.config.job import JobConfig
 from erag_ray.data.datasets.queries import sample
-from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.entries import pairs
 
 
 def sample_each(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from erag_ray.data.datasets.queries import LoadedQueries
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import numbering_fault
 from erag_ray.data.files.squad import page_keys
 from erag_ray.measures.scores import has_word, normalize_answer
@@ -57,8 +57,7 @@ def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagno
         (f"run {name!r}: lists of queries outside the sample, not used", lists, queries),
     ):
         unmatched = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
-        if len(unmatched):
-            diagnostics.warning(kind, *unmatched.head(NUM_NAMED), count=len(unmatched))
+        diagnostics.warn_each(kind, unmatched)
 
 
 def check_numbering(queries: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnostics) -> None:
@@ -82,23 +81,16 @@ def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diag
         ["run_id", "doc_id"], keep="first", maintain_order=True
     )
     for (name,), rows in unknown.group_by("run_id", maintain_order=True):
-        texts = [
-            f"run {name!r}, query {query!r}: document {document!r} is not in the passages"
-            for query, document in rows.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
-        ]
         kind = f"documents of run {name!r} that are not in the passages"
-        diagnostics.error(kind, *texts, count=rows.height)
+        text = "run {run_id!r}, query {query_id!r}: document {doc_id!r} is not in the passages"
+        diagnostics.error_rows(kind, rows, text)
 
 
 def _note_white_space(query_ids: pl.Series, doc_ids: pl.Series, diagnostics: Diagnostics) -> None:
     ids = pl.concat([query_ids, doc_ids.alias("query_id")])
     spaced = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]")).unique(maintain_order=True)
-    if len(spaced):
-        diagnostics.warning(
-            "ids with white space, which TREC files cannot hold",
-            *(repr(name) for name in spaced.head(NUM_NAMED)),
-            count=len(spaced),
-        )
+    quoted = pl.Series(map(repr, spaced), dtype=pl.String)
+    diagnostics.warn_each("ids with white space, which TREC files cannot hold", quoted)
 
 
 def resolve_gold(
@@ -128,13 +120,12 @@ def resolve_gold(
     else:
         are_pages = documents.join(corpus, on="page_id", how="semi").height > 0
     missing = documents.join(present, on="doc_id", how="anti", maintain_order="left")["id"]
-    if len(missing):
-        text = "gold passages that are not in the passages"
-        if are_pages and not present.height:
-            text = "gold documents that are pages of the passages, whose passages are gold"
-        elif not is_one_corpus:
-            text = "gold passages, not used: they name documents of one corpus, and the runs search several"
-        diagnostics.warning(text, *missing.head(NUM_NAMED), count=len(missing))
+    text = "gold passages that are not in the passages"
+    if are_pages and not present.height:
+        text = "gold documents that are pages of the passages, whose passages are gold"
+    elif not is_one_corpus:
+        text = "gold passages, not used: they name documents of one corpus, and the runs search several"
+    diagnostics.warn_each(text, missing)
     named_pages = provenance.drop_nulls("page_id")
     pages = (
         documents.join(named_pages, on="query_id", how="anti", maintain_order="left")
@@ -158,9 +149,9 @@ def _note_pages(provenance: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Dia
     documents = provenance.drop_nulls("doc_id")
     pages = provenance.join(documents, on="query_id", how="anti", maintain_order="left")
     queries = pages["query_id"].unique(maintain_order=True)
-    if len(queries) and corpus.height and not corpus["page_id"].count():
+    if corpus.height and not corpus["page_id"].count():
         text = "questions whose gold pages are not judged: no passage has a page_id"
-        diagnostics.warning(text, *queries.head(NUM_NAMED), count=len(queries))
+        diagnostics.warn_each(text, queries)
 
 
 def gold_lists(

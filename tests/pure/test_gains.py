@@ -20,7 +20,7 @@ from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.useful_documents import harm_notes, harm_warnings
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.entries import pairs
 from erag_ray.inference.planning.plan import StagePlan, plan_stage
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage

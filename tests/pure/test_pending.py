@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
-from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.entries import pairs
 from erag_ray.inference.planning.pending import (
     DocIds,
     PendingRequests,

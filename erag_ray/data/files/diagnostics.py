@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from erag_ray.support.errors import InputError
 
 NUM_NAMED = 5
@@ -50,6 +52,16 @@ class Diagnostics:
     def warning(self, kind: str, *names: str, count: int | None = None) -> None:
         """Record warnings of one kind; ``names`` are ids, ``count`` as in `error`."""
         self._warnings.setdefault(kind, _Kind()).add(names, count)
+
+    def error_rows(self, kind: str, rows: pl.DataFrame, text: str, **values: object) -> None:
+        """Record an error for each row: ``text`` with its columns and ``values`` in braces."""
+        first = rows.head(NUM_NAMED).iter_rows(named=True)
+        self.error(kind, *(text.format(**{**row, **values}) for row in first), count=rows.height)
+
+    def warn_each(self, kind: str, names: pl.Series) -> None:
+        """Record a warning for each of the ids, if there are any."""
+        if len(names):
+            self.warning(kind, *map(str, names.head(NUM_NAMED)), count=len(names))
 
     def kinds(self) -> dict[str, dict[str, tuple[list[str], int]]]:
         """Return ``errors`` and ``warnings`` as kind -> texts or names, and count: plain data for JSON and `add`."""

@@ -12,7 +12,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import TEXT_KEYS
 from erag_ray.data.files.ids import DOCUMENT_IDS, QUESTION_IDS
 from erag_ray.data.files.jsonl import WHOLE, Record, Span, open_bytes, read_json, read_json_lines, read_lines
-from erag_ray.data.files.parquet import READ_ERRORS, report_unreadable, scan_parquet
+from erag_ray.data.files.parquet import scan_parquet
 from erag_ray.store.files import ROW
 from erag_ray.store.huggingface import dataset_rows, is_dataset
 
@@ -104,15 +104,9 @@ def _dataset_rows(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
 
 
 def _parquet_rows(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
-    frame = scan_parquet(path, (), diagnostics)
-    if frame is None:
-        return
-    try:
-        rows = frame.collect()
-    except READ_ERRORS as error:
-        report_unreadable(path, error, diagnostics)
-        return
-    for values in rows.iter_rows(named=True):
+    file = scan_parquet(path, diagnostics)
+    rows = None if file is None else file.collect(file.frame)
+    for values in () if rows is None else rows.iter_rows(named=True):
         yield Record(values, path, values.pop(ROW), diagnostics)
 
 

@@ -13,19 +13,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import TEXT_KEYS, Document, document_of
 from erag_ray.data.files.ids import DOCUMENT_IDS, ID_FORM, IdKeys
 from erag_ray.data.files.jsonl import Paths, Record, listed
-from erag_ray.data.files.parquet import (
-    READ_ERRORS,
-    column_names,
-    has_columns,
-    id_column,
-    report_unreadable,
-    scan_parquet,
-    text_column,
-)
+from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, scan_parquet
 from erag_ray.data.files.records import read_records
 from erag_ray.data.files.squad import page_key, page_keys
 from erag_ray.store.files import is_folder
@@ -35,7 +27,7 @@ from erag_ray.support.errors import InputError
 CORPUS_COLUMNS = pl.Schema(
     {"doc_id": pl.String(), "page_id": pl.String(), "title": pl.String(), "text": pl.String()}
 )
-ID_COLUMNS = pl.Schema({"doc_id": pl.String(), "place": pl.UInt32()})
+ID_COLUMNS = pl.Schema({"doc_id": pl.String(), "line": pl.UInt32()})
 BATCH_SIZE = 1 << 16
 TAB_COLUMNS = (("id", "text", "title"), ("id", "text"))
 """Columns of tab-separated passages without a header: DPR's, and those of MS MARCO."""
@@ -123,18 +115,14 @@ def _files_of(path: str, diagnostics: Diagnostics) -> list[str]:
 
 def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
     """Record an error for each repetition of an id; return whether there is any."""
-    repeated = seen.filter(pl.col("doc_id").is_duplicated())
-    location = pl.concat_str(pl.col("path").cast(pl.String), pl.lit(":"), pl.col("place").cast(pl.String))
-    later = (
-        repeated.with_columns(place=location)
-        .with_columns(first=pl.col("place").first().over("doc_id"))
-        .filter(~pl.col("doc_id").is_first_distinct())
+    repeated = seen.filter(pl.col("doc_id").is_duplicated()).with_columns(
+        location=pl.format("{}:{}", pl.col("path").cast(pl.String), "line")
     )
-    texts = [
-        f"{row['place']}: doc_id {row['doc_id']!r} repeats the one at {row['first']}"
-        for row in later.head(NUM_NAMED).iter_rows(named=True)
-    ]
-    diagnostics.error("repeated doc_ids in the passages", *texts, count=later.height)
+    later = repeated.with_columns(first=pl.col("location").first().over("doc_id")).filter(
+        ~pl.col("doc_id").is_first_distinct()
+    )
+    text = "{location}: doc_id {doc_id!r} repeats the one at {first}"
+    diagnostics.error_rows("repeated doc_ids in the passages", later, text)
     return later.height > 0
 
 
@@ -188,54 +176,46 @@ def passage_of(document: Document) -> Passage:
 
 def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
     """Yield the passages of a Parquet file as one batch; texts are loaded for the selected rows only."""
-    frame = scan_parquet(path, (), diagnostics)
-    columns = None if frame is None else _columns(frame, path, diagnostics)
-    if frame is None or columns is None:
+    file = scan_parquet(path, diagnostics)
+    if file is None:
         return
-    try:
-        yield _parquet_batch(frame.select("row", **columns), path, diagnostics, selection)
-    except READ_ERRORS as error:
-        report_unreadable(path, error, diagnostics)
-
-
-def _columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:
-    """Return the columns of CORPUS; None, and errors, if the file lacks an id or a text, or has other types."""
-    num_before, names = diagnostics.num_errors, column_names(frame)
-    doc_id = id_column(frame, DOCUMENT_IDS, path, diagnostics)
-    text = next((name for name in TEXT_KEYS if name in names), "text")
-    has_text = has_columns(frame, [text], path, diagnostics)
-    null = pl.lit(None, pl.String())
-    columns = {
-        "doc_id": doc_id,
-        # a BEIR document is its own page
-        "page_id": doc_id if DOCUMENT_IDS.among(names) == ["_id"] else null,
-        "title": text_column(frame, "title", path, diagnostics) if "title" in names else null,
-        "text": text_column(frame, text, path, diagnostics) if has_text else null,
-    }
-    if "page_id" in names:
-        columns["page_id"] = id_column(frame, IdKeys("page_id", frozenset()), path, diagnostics)
-    good = {name: column for name, column in columns.items() if column is not None}
-    return good if diagnostics.num_errors == num_before else None
-
-
-def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, selection: Selection) -> Batch:
-    no_id = pl.col("doc_id").fill_null("").str.strip_chars() == ""
-    no_text = pl.col("text").is_null()
-    blank = pl.col("text").str.strip_chars() == ""
-    checked = frame.select("row", "doc_id", no_id=no_id, no_text=no_text, blank=blank).collect()
-    for flag, name in (("no_id", "doc_id"), ("no_text", "text")):
-        rows = checked.filter(flag)["row"]
-        texts = [f"{path}: row {row}: {name} is missing" for row in rows.head(NUM_NAMED)]
-        diagnostics.error(f"missing {name} in {path}", *texts, count=len(rows))
-    empty = checked.filter("blank")["doc_id"].fill_null("")
-    if len(empty):
-        diagnostics.warning("passages without text", *empty.head(NUM_NAMED), count=len(empty))
-    good = checked.filter(~pl.col("no_id") & ~pl.col("no_text"))
-    selected = frame.filter(~no_id & ~no_text & _is_selected(selection)).collect().sort("row")
-    return Batch(
-        ids=good.select("doc_id", place=pl.col("row").cast(pl.UInt32)),
-        passages=selected.select("doc_id", page_keys("page_id"), pl.col("title").fill_null(""), "text"),
+    frame = file.frame.select("row", **_columns(file))
+    has_id = pl.col("doc_id").fill_null("").str.strip_chars() != ""
+    has_text = pl.col("text").is_not_null()
+    is_blank = pl.col("text").str.strip_chars() == ""
+    checked = file.collect(frame.select("row", "doc_id", has_id=has_id, has_text=has_text, is_blank=is_blank))
+    selected = file.collect(frame.filter(has_id, has_text, _is_selected(selection)))
+    if checked is None or selected is None:
+        return
+    for flag, name in (("has_id", "doc_id"), ("has_text", "text")):
+        text = "{path}: row {row}: {name} is missing"
+        rows = checked.filter(~pl.col(flag))
+        diagnostics.error_rows(f"missing {name} in {path}", rows, text, path=path, name=name)
+    diagnostics.warn_each("passages without text", checked.filter("is_blank")["doc_id"].fill_null(""))
+    good = checked.filter("has_id", "has_text")
+    yield Batch(
+        ids=good.select("doc_id", line=pl.col("row").cast(pl.UInt32)),
+        passages=selected.sort("row").select(
+            "doc_id", page_keys("page_id"), pl.col("title").fill_null(""), "text"
+        ),
     )
+
+
+def _columns(file: ParquetFile) -> dict[str, pl.Expr]:
+    """Return the columns of CORPUS; with errors, if the file lacks an id or a text, or has other types."""
+    doc_id = file.ids(DOCUMENT_IDS)
+    page_id = NO_TEXT
+    if "page_id" in file.names:
+        page_id = file.ids(IdKeys("page_id", frozenset()))
+    elif DOCUMENT_IDS.among(file.names) == ["_id"]:
+        # a BEIR document is its own page
+        page_id = doc_id
+    return {
+        "doc_id": doc_id,
+        "page_id": page_id,
+        "title": file.texts("title") if "title" in file.names else NO_TEXT,
+        "text": file.texts(next((name for name in TEXT_KEYS if name in file.names), "text")),
+    }
 
 
 def _is_selected(selection: Selection) -> pl.Expr:

@@ -8,11 +8,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-import polars as pl
-
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.jsonl import WHOLE, Record, Span, spans_of
-from erag_ray.data.files.parquet import READ_ERRORS, report_unreadable, scan_parquet, text_column
+from erag_ray.data.files.parquet import scan_parquet
 from erag_ray.data.files.records import is_json_list, read_records
 from erag_ray.data.files.squad import is_squad, page_name, read_squad_pages
 from erag_ray.data.passages.splitters import Page
@@ -21,7 +19,6 @@ from erag_ray.store.folder import Folder
 
 ENDING = ".txt"
 BLANK_LINE = "\n\n"
-TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
 
 
 def page_spans(path: str, num_bytes: int) -> list[Span]:
@@ -84,18 +81,9 @@ def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Reco
 
 
 def _of_parquet(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
-    frame = scan_parquet(path, TITLED, diagnostics)
-    checked = (
-        {name: text_column(frame, name, path, diagnostics) for name in TITLED} if frame is not None else {}
-    )
-    columns = [column.alias(name) for name, column in checked.items() if column is not None]
-    if frame is None or len(columns) < len(TITLED):
-        return
-    try:
-        rows = frame.select("row", *columns).collect()
-    except READ_ERRORS as error:
-        report_unreadable(path, error, diagnostics)
-        return
-    for number, title, text in rows.iter_rows():
+    file = scan_parquet(path, diagnostics)
+    columns = {} if file is None else {name: file.texts(name) for name in ("title", "text")}
+    rows = None if file is None else file.collect(file.frame.select("row", **columns))
+    for number, title, text in () if rows is None else rows.iter_rows():
         record = Record({"title": title, "text": text}, path, number, diagnostics)
         yield _titled(record), record

@@ -6,7 +6,9 @@ passages, `texts` takes texts and latencies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -39,6 +41,34 @@ texts the document's title (null: unknown) and text; the latency of the query's 
 and whose latency is known, is a row of rank 0 without a document."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunFile:
+    """A file of ranked lists to read.
+
+    Attributes:
+        name: the ``run_id``; it chooses among several runs in the file.
+        path: plain or gzip.
+        diagnostics: receives all errors and warnings.
+        precision: of the scores when they are compared.
+    """
+
+    name: str
+    path: str
+    diagnostics: Diagnostics
+    precision: type[pl.DataType]
+
+    def entries(self, rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pl.DataFrame:
+        """Return rows with these columns as entries, sorted by query and rank."""
+        schema = {column: ENTRY_COLUMNS[column] for column in columns}
+        ranked = pl.DataFrame(rows, schema=schema, orient="row").sort("query_id", "rank")
+        return as_entries(ranked, self.name)
+
+    def error_rows(self, kind: str, rows: pl.DataFrame, text: str) -> None:
+        """Record an error for each row: ``text`` with its columns in braces, about the list of its query."""
+        form = "{path}: run {name!r}, query {query_id!r}: " + text
+        self.diagnostics.error_rows(kind, rows, form, path=self.path, name=self.name)
+
+
 def as_entries(ranked: pl.DataFrame, name: str) -> pl.DataFrame:
     """Return ranked lists as entries of one run; columns that a format does not have are null."""
     absent = {column: kind for column, kind in ENTRY_COLUMNS.items() if column not in ranked.columns}
@@ -56,41 +86,37 @@ def in_trec_order(entries: pl.DataFrame, precision: type[pl.DataType]) -> pl.Dat
     )
 
 
-def report_repeats(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> None:
+def report_repeats(file: RunFile, ranked: pl.DataFrame) -> None:
     """Record an error for each document that is in a list twice."""
     repeated = ranked.filter(~pl.struct("query_id", "doc_id").is_first_distinct())
-    texts = [
-        f"{path}: run {name!r}, query {query!r}: document {document!r} is in the list more than once"
-        for query, document in repeated.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
-    ]
-    diagnostics.error(f"repeated documents in the lists of run {name!r}", *texts, count=repeated.height)
+    kind = f"repeated documents in the lists of run {file.name!r}"
+    file.error_rows(kind, repeated, "document {doc_id!r} is in the list more than once")
 
 
-def of_run(
-    frame: pl.LazyFrame, column: pl.Expr, name: str, path: str, diagnostics: Diagnostics
-) -> pl.LazyFrame:
-    """Select the run called ``name`` from a file with several, which ``column`` names; of one run all rows."""
-    run_ids = frame.select(column.unique().sort()).collect().to_series().to_list()
-    if len(run_ids) < 2:
-        return frame
-    if name not in run_ids:
-        names = ", ".join([*map(str, run_ids[:NUM_NAMED]), *(["..."] if len(run_ids) > NUM_NAMED else [])])
-        text = f"{path}: no run {name!r}; the file has {names}. Name the run as one of these, or write a file for each"
-        diagnostics.error(f"no such run in {path}", text)
-    return frame.filter(column == name)
+def is_of_run(file: RunFile, column: pl.Expr, run_ids: pl.Series) -> pl.Expr:
+    """Return which rows of a file are of the run, if ``column`` names several (``run_ids``); of one run all rows."""
+    names = run_ids.unique().sort().to_list()
+    if len(names) < 2:
+        return pl.lit(True)
+    if file.name not in names:
+        shown = ", ".join([*map(str, names[:NUM_NAMED]), *(["..."] if len(names) > NUM_NAMED else [])])
+        text = f"{file.path}: no run {file.name!r}; the file has {shown}"
+        advice = "Name the run as one of these, or write a file for each"
+        file.diagnostics.error(f"no such run in {file.path}", f"{text}. {advice}")
+    return column == file.name
 
 
-def records_by_query(
-    path: str, keys: IdKeys, name: str, diagnostics: Diagnostics
-) -> Iterator[tuple[Record, str]]:
+def records_by_query(file: RunFile, keys: IdKeys) -> Iterator[tuple[Record, str]]:
     """Yield the records of a JSON Lines run with their query, under ``keys``; a query that comes twice is an error."""
     locations: dict[str, str] = {}
     firsts: dict[str | None, str] = {}
-    for record in read_records(path, diagnostics):
+    for record in read_records(file.path, file.diagnostics):
         query_id = record.identifier(keys)
         first = locations.setdefault(query_id, record.location)
         if query_id and first != record.location:
-            record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
+            record.fault(
+                "repeated ids", f"query {query_id!r} of run {file.name!r} repeats the one at {first}"
+            )
         run_id = identifier(next((record.values[key] for key in RUN_IDS.among(record.values)), None))
         if run_id not in firsts and firsts:
             other, location = next(iter(firsts.items()))
@@ -98,3 +124,8 @@ def records_by_query(
             record.fault("several runs", text)
         firsts.setdefault(run_id, record.location)
         yield record, query_id
+
+
+def pairs(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return the distinct (query_id, doc_id) of all runs, sorted: the pairs to label."""
+    return runs.select("query_id", "doc_id").unique().sort("query_id", "doc_id")

@@ -7,17 +7,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import polars as pl
 
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
-from erag_ray.data.files.jsonl import FIELD, Path, read_lines
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.documents import ListIds, document_of, with_text
+from erag_ray.data.files.ids import QUERY_IDS, shown
+from erag_ray.data.files.jsonl import FIELD, Path, Record, read_lines
 from erag_ray.data.files.records import read_records
-from erag_ray.data.runs.entries import ENTRY_COLUMNS, as_entries, in_trec_order, of_run, report_repeats
-from erag_ray.data.runs.lists import read_lists
+from erag_ray.data.runs.entries import (
+    RunFile,
+    as_entries,
+    in_trec_order,
+    is_of_run,
+    records_by_query,
+    report_repeats,
+)
 from erag_ray.data.runs.orders import BY_RANK_COLUMN, report_rising
 from erag_ray.data.runs.parquet import read_parquet
 from erag_ray.data.runs.predictions import read_predictions
@@ -25,6 +35,8 @@ from erag_ray.support.registry import find
 
 # trec_eval keeps scores in single precision up to version 9, in double precision from version 10
 TIES: dict[str, type[pl.DataType]] = {"trec9": pl.Float32, "trec10": pl.Float64}
+TREC_COLUMNS = {"line": pl.Int64, **dict.fromkeys(("query_id", "doc_id", "rank", "score", "tag"), pl.String)}
+LIST_COLUMNS = ("query_id", "seconds", "rank", "doc_id", "title", "text", "score")
 
 
 def load_run(
@@ -48,80 +60,98 @@ def load_run(
     """
     file, num_before = os.fspath(path), diagnostics.num_errors
     read = find("run format", format_of(file) if format == "auto" else format, RUN_FORMATS)
-    precision = find("tie rule", ties, TIES)
-    entries = read(name, file, diagnostics, precision)
-    report_rising(entries, name, file, diagnostics)
+    run = RunFile(name=name, path=file, diagnostics=diagnostics, precision=find("tie rule", ties, TIES))
+    entries = read(run)
+    report_rising(run, entries)
     if not entries.height and diagnostics.num_errors == num_before:
         diagnostics.error(f"empty run {name}", f"{file}: run {name!r} has no lists")
-    return entries.select(ENTRY_COLUMNS.names()).cast(ENTRY_COLUMNS)
+    return entries
 
 
-def read_trec(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
+def read_trec(file: RunFile) -> pl.DataFrame:
     """Read a TREC run: ``query Q0 document rank score tag``. As in trec_eval, only the scores define the order.
 
     The tag may contain blanks: it is everything after the score. Of a file with several tags the lines with the tag
-    ``name`` are read.
+    ``file.name`` are read.
     """
     rows: list[tuple[int, str, str, str, str, str]] = []
-    for number, line in read_lines(path, diagnostics):
+    run, diagnostics = f"run {file.name!r}", file.diagnostics
+    for number, line in read_lines(file.path, diagnostics):
         fields = FIELD.findall(line)
-        if len(fields) >= 6:
-            rows.append((number, fields[0], *fields[2:5], " ".join(fields[5:])))
-            if len(fields) > 6:
-                kind = (
-                    f"run {name!r}: lines with more than 6 columns; the sixth and later ones count as the tag"
-                )
-                diagnostics.warning(kind, f"{path}:{number}")
-        else:
-            text = (
-                f"{path}:{number}: {len(fields)} columns where 6 are expected (query Q0 doc rank score tag)"
-            )
-            diagnostics.error(f"lines without 6 columns in {path}", text)
-    table = pl.DataFrame(
-        rows, schema={"line": pl.Int64, **dict.fromkeys(TREC_TEXTS, pl.String)}, orient="row"
-    ).with_columns(
-        score=pl.col("score_text").cast(pl.Float64, strict=False),
-        file_rank=pl.col("rank_text").cast(pl.Float64, strict=False),
+        if len(fields) < 6:
+            text = f"{file.path}:{number}: {len(fields)} columns where 6 are expected (query Q0 doc rank score tag)"
+            diagnostics.error(f"lines without 6 columns in {file.path}", text)
+            continue
+        rows.append((number, fields[0], *fields[2:5], " ".join(fields[5:])))
+        if len(fields) > 6:
+            kind = f"{run}: lines with more than 6 columns; the sixth and later ones count as the tag"
+            diagnostics.warning(kind, f"{file.path}:{number}")
+    lines = pl.DataFrame(rows, schema=TREC_COLUMNS, orient="row")
+    table = lines.filter(is_of_run(file, pl.col("tag"), lines["tag"])).with_columns(
+        pl.col("rank").cast(pl.Float64, strict=False),
+        score=pl.col("score").cast(pl.Float64, strict=False),
+        score_text="score",
     )
-    table = of_run(table.lazy(), pl.col("tag"), name, path, diagnostics).collect()
     good = pl.col("score").is_finite().fill_null(False)
-    _report_bad_scores(table.filter(~good), path, diagnostics)
-    ranked = in_trec_order(table.filter(good), precision)
-    claimed = ranked.with_columns(rank="file_rank")
-    if not report_rising(claimed, name, path, diagnostics, BY_RANK_COLUMN):
-        _warn_of_ranks(ranked, name, diagnostics)
-    report_repeats(ranked, name, path, diagnostics)
-    return as_entries(ranked, name)
+    text = "{path}:{line}: score {score_text!r} is not a finite number"
+    kind = f"scores that are no numbers in {file.path}"
+    diagnostics.error_rows(kind, table.filter(~good), text, path=file.path)
+    claimed = table.filter(good)
+    ranked = in_trec_order(claimed.with_columns(claimed_rank="rank"), file.precision)
+    if not report_rising(file, ranked.with_columns(rank="claimed_rank"), BY_RANK_COLUMN):
+        # equal ranks do not contradict the scores
+        contradicts = pl.col("claimed_rank").diff().over("query_id") < 0
+        differing = ranked.filter(contradicts)["query_id"].unique(maintain_order=True)
+        kind = f"{run}: queries whose rank column differs from the order by score, which is used"
+        diagnostics.warn_each(kind, differing)
+    report_repeats(file, ranked)
+    return as_entries(ranked, file.name)
 
 
-TREC_TEXTS = ("query_id", "doc_id", "rank_text", "score_text", "tag")
+def read_lists(file: RunFile) -> pl.DataFrame:
+    """Read lists with their texts, one record a question; the order of a list is the rank, so there are no ties.
+
+    ``{"query_id": ..., "documents": [{"doc_id", "text", "title"?, "score"?}], "seconds"?}``. A document without an id
+    gets one (see `files.documents.text_id`). A document without text is an error.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for record, query_id in records_by_query(file, QUERY_IDS):
+        seconds, documents = _seconds(record), list(_documents(record, query_id, file.name))
+        if record.faulty:
+            continue
+        rows.extend((query_id, seconds, rank, *entry) for rank, entry in enumerate(documents, 1))
+        if not documents and seconds is not None:
+            rows.append((query_id, seconds, 0, None, None, None, None))
+    return file.entries(rows, LIST_COLUMNS)
 
 
-def _report_bad_scores(bad: pl.DataFrame, path: str, diagnostics: Diagnostics) -> None:
-    texts = [
-        f"{path}:{line}: score {text!r} is not a finite number"
-        for line, text in bad.select("line", "score_text").head(NUM_NAMED).iter_rows()
-    ]
-    diagnostics.error(f"scores that are no numbers in {path}", *texts, count=bad.height)
+def _seconds(record: Record) -> float | None:
+    value = record.values.get("seconds")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and math.isfinite(value) and value >= 0):
+        record.fault("wrong seconds", f"seconds is {shown(value)}; it must be a number of at least 0")
+        return None
+    return None if value is None else float(value)
 
 
-def _warn_of_ranks(ranked: pl.DataFrame, name: str, diagnostics: Diagnostics) -> None:
-    """Warn of lists whose ranks contradict the scores; equal ranks do not."""
-    step = pl.col("file_rank").diff().over("query_id")
-    differing = ranked.filter(step < 0)["query_id"].unique(maintain_order=True)
-    if len(differing):
-        kind = f"run {name!r}: queries whose rank column differs from the order by score, which is used"
-        diagnostics.warning(kind, *differing.head(NUM_NAMED), count=len(differing))
-
-
-def read_kilt(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
-    """Read KILT predictions; the order of a provenance list is the rank, so there are no ties."""
-    return read_predictions(name, path, diagnostics)
-
-
-def read_texts(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
-    """Read lists with their texts; the order of a list is the rank, so there are no ties."""
-    return read_lists(name, path, diagnostics)
+def _documents(
+    record: Record, query_id: str, name: str
+) -> Iterator[tuple[str, str | None, str, float | None]]:
+    if "documents" not in record.values:
+        record.fault("lists without documents", f"query {query_id!r} of run {name!r} has no documents")
+    ids = ListIds()
+    for rank, values in enumerate(record.objects("documents"), 1):
+        try:
+            document = with_text(document_of(values))
+        except ValueError as error:
+            record.fault("wrong documents", f"document {rank}: {error}")
+            continue
+        try:
+            doc_id = ids.next(document)
+        except ValueError as error:
+            record.fault("repeated documents", f"run {name!r}, query {query_id!r}: {error}")
+            continue
+        yield doc_id, document.title, str(document.text), document.score
 
 
 def format_of(path: str) -> str:
@@ -133,9 +163,9 @@ def format_of(path: str) -> str:
     return extension if extension in RUN_FORMATS else "trec"
 
 
-RUN_FORMATS: dict[str, Callable[[str, str, Diagnostics, type[pl.DataType]], pl.DataFrame]] = {
+RUN_FORMATS: dict[str, Callable[[RunFile], pl.DataFrame]] = {
     "trec": read_trec,
     "parquet": read_parquet,
-    "kilt": read_kilt,
-    "lists": read_texts,
+    "kilt": read_predictions,
+    "lists": read_lists,
 }

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.runs.entries import RunFile
 
 RISING_FRACTION = 0.9
 """Fraction of the lists with scores that rise with the rank from which on this is an error, not chance."""
@@ -33,27 +33,25 @@ class RisingFault(NamedTuple):
     text: str
 
 
-def report_rising(
-    ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics, advice: str = BY_RANK
-) -> bool:
+def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) -> bool:
     """Record an error and return True if scores rise with the rank in nearly all lists of a run.
 
+    Single rising lists among others are a warning, if the rank is the order that is used.
+
     Args:
+        file: of the run.
         ranked: ``query_id``, ``rank`` (a number: the order that the lists claim), ``score``, and ``line``, if known.
-        name: of the run.
-        path: of its file.
-        diagnostics: receives the error, and a warning about single lists among others.
         advice: the consequence and what to do.
     """
     if (fault := rising_fault(ranked)) is None:
-        rising = _lists(ranked).filter(pl.col("rises") & (pl.col("steps") > 1))["query_id"]
-        if len(rising) and advice == BY_RANK:
-            kind = f"run {name!r}: lists whose scores rise with the rank, which is used"
-            diagnostics.warning(kind, *rising.head(NUM_NAMED), count=len(rising))
+        if advice == BY_RANK:
+            rising = _lists(ranked).filter(pl.col("rises") & (pl.col("steps") > 1))["query_id"]
+            kind = f"run {file.name!r}: lists whose scores rise with the rank, which is used"
+            file.diagnostics.warn_each(kind, rising)
         return False
-    location = f"{path}:{fault.line}" if fault.line else path
-    text = f"{location}: run {name!r}: {fault.text}. {advice}"
-    diagnostics.error(f"scores that rise with the rank in run {name!r}", text)
+    location = f"{file.path}:{fault.line}" if fault.line else file.path
+    text = f"{location}: run {file.name!r}: {fault.text}. {advice}"
+    file.diagnostics.error(f"scores that rise with the rank in run {file.name!r}", text)
     return True
 
 

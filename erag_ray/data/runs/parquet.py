@@ -6,103 +6,93 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
 from erag_ray.data.files.documents import TEXT_KEYS, numbered_id, text_id, unread_id
 from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, lookalikes
-from erag_ray.data.files.parquet import (
-    READ_ERRORS,
-    column_names,
-    id_column,
-    number_column,
-    report_unreadable,
-    scan_parquet,
-    text_column,
+from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, scan_parquet
+from erag_ray.data.runs.entries import (
+    ENTRY_COLUMNS,
+    RunFile,
+    as_entries,
+    in_trec_order,
+    is_of_run,
+    report_repeats,
 )
-from erag_ray.data.runs.entries import ENTRY_COLUMNS, as_entries, in_trec_order, of_run, report_repeats
 from erag_ray.data.runs.orders import BY_ROW, report_rising
 
 
-def read_parquet(
-    name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]
-) -> pl.DataFrame:
+def read_parquet(file: RunFile) -> pl.DataFrame:
     """Read a Parquet run: ``query_id, doc_id`` and ``rank`` (1..n in each list) or, without it, ``score``.
 
     A list that found nothing may have one row of rank 0, without a document, for its ``seconds``. Optional columns:
-    ``run_id`` (several runs in one file), ``text`` and ``title`` (then ``doc_id`` may be null or
-    missing: see `entries.text_id`), and ``seconds``, the latency of the query's retrieval, the same in all rows of
-    a list.
+    ``run_id`` (several runs in one file), ``text`` and ``title`` (then ``doc_id`` may be null or missing: see
+    `text_id`), and ``seconds``, the latency of the query's retrieval, the same in all rows of a list.
     """
-    empty = pl.DataFrame(schema=ENTRY_COLUMNS)
-    frame = scan_parquet(path, (), diagnostics)
-    columns = None if frame is None else _run_columns(frame, path, diagnostics)
-    if frame is None or columns is None:
-        return empty
-    try:
-        chosen = _chosen_run(frame, name, path, diagnostics)
-        table = chosen.select("row", **columns).collect()
-    except READ_ERRORS as error:
-        report_unreadable(path, error, diagnostics)
-        return empty
-    is_empty = _found_nothing(table)
+    scanned = scan_parquet(file.path, file.diagnostics)
+    table = None if scanned is None else _rows(file, scanned)
+    if table is None:
+        return pl.DataFrame(schema=ENTRY_COLUMNS)
+    has_rank, is_empty = "rank" in table.columns, _found_nothing(table)
     found_nothing, table = table.filter(is_empty), _without_constant_rank(table.filter(~is_empty))
-    good = _with_ids(_checked(table, path, diagnostics))
-    if "rank" not in columns:
-        report_rising(good.with_columns(rank="row"), name, path, diagnostics, BY_ROW)
-    ranked = _ranked(good, name, path, diagnostics, precision)
-    report_repeats(ranked, name, path, diagnostics)
-    lists = _with_seconds(ranked, name, path, diagnostics)
-    return pl.concat([as_entries(lists, name), as_entries(found_nothing, name)])
+    good = _with_ids(_checked(file, table))
+    if not has_rank:
+        report_rising(file, good.with_columns(rank="row"), BY_ROW)
+    ranked = _renumbered(file, good) if "rank" in good.columns else in_trec_order(good, file.precision)
+    report_repeats(file, ranked)
+    lists = _with_seconds(file, ranked)
+    return pl.concat([as_entries(lists, file.name), as_entries(found_nothing, file.name)])
 
 
-def _run_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:
-    num_before, names = diagnostics.num_errors, column_names(frame)
-    columns = {"query_id": id_column(frame, ROW_QUERY_IDS, path, diagnostics)}
+def _rows(file: RunFile, scanned: ParquetFile) -> pl.DataFrame | None:
+    """Return the rows of the run, with ``row``; None, and errors, if the file lacks columns or cannot be read."""
+    columns = _run_columns(scanned)
+    frame = scanned.frame.select("row", **columns)
+    if RUN_IDS.among(scanned.names):
+        column = scanned.ids(RUN_IDS)
+        run_ids = scanned.collect(scanned.frame.select(column.unique()))
+        if run_ids is None:
+            return None
+        frame = scanned.frame.filter(is_of_run(file, column, run_ids.to_series())).select("row", **columns)
+    return scanned.collect(frame)
+
+
+def _run_columns(scanned: ParquetFile) -> dict[str, pl.Expr]:
+    names = scanned.names
+    columns = {"query_id": scanned.ids(ROW_QUERY_IDS)}
     text = next((name for name in TEXT_KEYS if name in names), None)
     if text is None or DOCUMENT_IDS.among(names):
-        columns["doc_id"] = id_column(frame, DOCUMENT_IDS, path, diagnostics)
+        columns["doc_id"] = scanned.ids(DOCUMENT_IDS)
     else:
-        columns["doc_id"] = pl.lit(None, dtype=pl.String)
-        unread = [f"{path}: {unread_id(f'the column {name!r}')}" for name in lookalikes(names)]
-        diagnostics.error(f"unread ids in {path}", *unread)
+        columns["doc_id"] = NO_TEXT
+        unread = [f"{scanned.path}: {unread_id(f'the column {name!r}')}" for name in lookalikes(names)]
+        scanned.diagnostics.error(f"unread ids in {scanned.path}", *unread)
     if "rank" not in names and "score" not in names:
-        fault = f"{path}: no column 'rank' or 'score'; it has {', '.join(names)}"
-        diagnostics.error(f"missing columns in {path}", fault)
-    for column, source in (("text", text), ("title", "title")):
-        if source in names:
-            columns[column] = text_column(frame, str(source), path, diagnostics)
+        scanned.report_missing("'rank' or 'score'")
+    if text is not None:
+        columns["text"] = scanned.texts(text)
+    if "title" in names:
+        columns["title"] = scanned.texts("title")
     if "rank" in names:
-        columns["rank"] = number_column(frame, "rank", path, diagnostics, whole=True)
-    for column in ("score", "seconds"):
-        columns[column] = pl.lit(None, dtype=pl.Float64)
-        if column in names:
-            columns[column] = number_column(frame, column, path, diagnostics, whole=False)
-    good = {name: column for name, column in columns.items() if column is not None}
-    return good if diagnostics.num_errors == num_before else None
+        columns["rank"] = scanned.whole_numbers("rank")
+    for name in ("score", "seconds"):
+        columns[name] = scanned.numbers(name) if name in names else pl.lit(None, pl.Float64())
+    return columns
 
 
-def _chosen_run(frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.LazyFrame:
-    """Select the run called ``name`` from a file with several values of ``run_id`` (or another of `RUN_IDS`)."""
-    if not RUN_IDS.among(column_names(frame)):
-        return frame
-    column = id_column(frame, RUN_IDS, path, diagnostics)
-    return frame if column is None else of_run(frame, column, name, path, diagnostics)
-
-
-def _checked(table: pl.DataFrame, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
+def _checked(file: RunFile, table: pl.DataFrame) -> pl.DataFrame:
     """Return the good rows; record an error for each row without an id or a text, or with a wrong number."""
-    names = table.columns
+    has_rank = "rank" in table.columns
+    document = "text" if "text" in table.columns else "doc_id"
     is_good = {
         "query_id is missing": _is_filled("query_id"),
-        **({} if "text" in names else {"doc_id is missing": _is_filled("doc_id")}),
-        **({"text is missing": _is_filled("text")} if "text" in names else {}),
-        "score is not a finite number": pl.col("score").is_finite().fill_null("rank" in names),
-        **({"rank is missing": pl.col("rank").is_not_null()} if "rank" in names else {}),
+        f"{document} is missing": _is_filled(document),
+        "score is not a finite number": pl.col("score").is_finite().fill_null(has_rank),
+        **({"rank is missing": pl.col("rank").is_not_null()} if has_rank else {}),
         "seconds is not a finite number of at least 0": _is_duration().fill_null(True),
     }
     for fault, good in is_good.items():
-        rows = table.filter(~good)["row"]
-        texts = [f"{path}: row {row}: {fault}" for row in rows.head(NUM_NAMED)]
-        diagnostics.error(f"{fault} in {path}", *texts, count=len(rows))
+        text = f"{{path}}: row {{row}}: {fault}"
+        rows = table.filter(~good).select("row")
+        file.diagnostics.error_rows(f"{fault} in {file.path}", rows, text, path=file.path)
     return table.filter(*is_good.values())
 
 
@@ -151,37 +141,22 @@ def _without_constant_rank(table: pl.DataFrame) -> pl.DataFrame:
     return table.drop("rank") if lists.height and lists["constant"].all() else table
 
 
-def _ranked(
-    table: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]
-) -> pl.DataFrame:
-    if "rank" in table.columns:
-        return _renumbered(table.sort("query_id", "rank"), name, path, diagnostics)
-    return in_trec_order(table, precision)
-
-
-def _renumbered(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
+def _renumbered(file: RunFile, table: pl.DataFrame) -> pl.DataFrame:
     """Number the lists 1, 2, ...; record an error for each list with other ranks, unless all begin with 0."""
-    first = ranked["rank"].min()
-    expected = pl.int_range(pl.len()).over("query_id") + (0 if first == 0 else 1)
+    ranked = table.sort("query_id", "rank")
+    expected = pl.int_range(pl.len()).over("query_id") + (0 if ranked["rank"].min() == 0 else 1)
     wrong = ranked.filter(pl.col("rank") != expected).unique("query_id", keep="first", maintain_order=True)
-    texts = [
-        f"{path}: run {name!r}, query {query!r}: ranks must be 1, 2, ... without gaps or repeats, got {rank}"
-        for query, rank in wrong.select("query_id", "rank").head(NUM_NAMED).iter_rows()
-    ]
-    diagnostics.error(f"lists with wrong ranks in run {name!r}", *texts, count=wrong.height)
+    kind = f"lists with wrong ranks in run {file.name!r}"
+    file.error_rows(kind, wrong, "ranks must be 1, 2, ... without gaps or repeats, got {rank}")
     return ranked.with_columns(rank=pl.int_range(1, pl.len() + 1).over("query_id"))
 
 
-def _with_seconds(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
+def _with_seconds(file: RunFile, ranked: pl.DataFrame) -> pl.DataFrame:
     """Spread the latency of a list over its rows; record an error for each list with several."""
     values = ranked.drop_nulls("seconds").group_by("query_id", maintain_order=True)
-    several = values.agg(pl.col("seconds").unique(maintain_order=True)).filter(
-        pl.col("seconds").list.len() > 1
-    )
-    texts = [
-        f"{path}: run {name!r}, query {query!r}: seconds must be the same in all rows of a list, got "
-        f"{', '.join(map(str, seconds[:2]))}"
-        for query, seconds in several.head(NUM_NAMED).iter_rows()
-    ]
-    diagnostics.error(f"lists with several latencies in run {name!r}", *texts, count=several.height)
+    lists = values.agg(pl.col("seconds").unique(maintain_order=True))
+    several = lists.filter(pl.col("seconds").list.len() > 1)
+    kind = f"lists with several latencies in run {file.name!r}"
+    text = "seconds must be the same in all rows of a list, got {seconds[0]}, {seconds[1]}"
+    file.error_rows(kind, several, text)
     return ranked.with_columns(pl.col("seconds").drop_nulls().first().over("query_id"))

@@ -10,39 +10,29 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import finite
 from erag_ray.data.files.ids import DOCUMENT_IDS, QUESTION_IDS, checked_id
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.squad import page_key
-from erag_ray.data.runs.entries import RUN_COLUMNS, as_entries, records_by_query
+from erag_ray.data.runs.entries import RUN_COLUMNS, RunFile, records_by_query
 
-PREDICTION_COLUMNS = pl.Schema(
-    {
-        "query_id": pl.String(),
-        "rank": pl.Int32(),
-        "doc_id": pl.String(),
-        "score": pl.Float64(),
-        "page_id": pl.String(),
-        "page_text": pl.String(),
-    }
-)
+PREDICTION_COLUMNS = ("query_id", "rank", "doc_id", "score", "page_id", "page_text")
 _Entry = tuple[str | None, float | None, str | None, str | None]
 
 
-def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """Read the provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
+def read_predictions(file: RunFile) -> pl.DataFrame:
+    """Read the provenance lists of ``{"id", "output": [{"provenance": [...]}]}`` as entries; their order is the rank.
 
     An entry's ``doc_id`` (or another of `DOCUMENT_IDS`) is the document; without one, ``wikipedia_id`` and ``text``
     (the column ``page_text``) identify it.
     """
     rows: list[tuple[Any, ...]] = []
-    for record, query_id in records_by_query(path, QUESTION_IDS, name, diagnostics):
-        entries = list(_entries(record, query_id, name))
+    for record, query_id in records_by_query(file, QUESTION_IDS):
+        entries = list(_entries(record, query_id, file.name))
         if not record.faulty:
             rows.extend((query_id, rank, *entry) for rank, entry in enumerate(entries, 1))
-    ranked = pl.DataFrame(rows, schema=PREDICTION_COLUMNS, orient="row").sort("query_id", "rank")
-    return as_entries(ranked, name)
+    return file.entries(rows, PREDICTION_COLUMNS)
 
 
 def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
@@ -100,22 +90,24 @@ def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diag
     if not entries["doc_id"].null_count():
         return entries.select(RUN_COLUMNS.names())
     joined = _with_passages(entries, corpus)
-    _report_unknown_pages(joined.filter(pl.col("doc_id").is_null()), diagnostics)
+    unknown = joined.filter(pl.col("doc_id").is_null())
+    text = "run {run_id!r}, query {query_id!r}: page {page_id!r} has no passage in the passages"
+    diagnostics.error_rows("pages of runs without passages", unknown, text)
     list_key = ("run_id", "query_id")
     resolved = joined.drop_nulls("doc_id").sort(*list_key, "rank")
     first = pl.struct(*list_key, "doc_id").is_first_distinct()
+    has_other_text = pl.col("page_id").is_not_null() & pl.col("page_text").is_not_null()
     for kind, rows in (
-        ("repeated pages in a list, left out (query: page)", resolved.filter(~first)),
+        ("repeated pages in a list, left out (query: page)", ~first),
         (
             "texts that equal no passage of their page, whose first passage is used (query: page)",
-            _unmatched(resolved),
+            has_other_text & pl.col("same_text").is_null(),
         ),
     ):
-        if rows.height:
-            names = [
-                f"{query}: {page}" for query, page in rows.select("query_id", "page_id").head(5).iter_rows()
-            ]
-            diagnostics.warning(kind, *names, count=rows.height)
+        names = resolved.filter(rows).select(
+            pl.format("{}: {}", "query_id", pl.coalesce("page_id", "doc_id"))
+        )
+        diagnostics.warn_each(kind, names.to_series())
     rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(list_key)
     return resolved.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())
 
@@ -134,16 +126,3 @@ def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
         .join(firsts.select("page_id", first_passage="doc_id"), on="page_id", how="left")
         .with_columns(doc_id=pl.coalesce("doc_id", "same_text", "first_passage"))
     )
-
-
-def _unmatched(entries: pl.DataFrame) -> pl.DataFrame:
-    by_page = pl.col("page_id").is_not_null()
-    return entries.filter(by_page & pl.col("page_text").is_not_null() & pl.col("same_text").is_null())
-
-
-def _report_unknown_pages(unknown: pl.DataFrame, diagnostics: Diagnostics) -> None:
-    texts = [
-        f"run {run!r}, query {query!r}: page {page!r} has no passage in the passages"
-        for run, query, page in unknown.select("run_id", "query_id", "page_id").head(NUM_NAMED).iter_rows()
-    ]
-    diagnostics.error("pages of runs without passages", *texts, count=unknown.height)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from erag_ray.annotators import request_specs
 from erag_ray.config.job import JobConfig
-from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.entries import pairs
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.inference.output_tables import SINGLE_DOCUMENT
 from erag_ray.inference.planning.pending import (

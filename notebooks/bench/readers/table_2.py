@@ -25,7 +25,7 @@ from bench.timing import Row, timed
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.data.runs.pairs import pairs
+from erag_ray.data.runs.entries import pairs
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.planning.pending import PendingRequests, as_lists_of_one
 from erag_ray.inference.planning.plan import ModelPlan, end_to_end_lists, plan_lists
