@@ -58,7 +58,6 @@ def test_which_readers_are_chat_models(reader: dict[str, Any], expected: bool) -
         ({"is_chat": True}, "fever", "accuracy"),
         ({"is_chat": True}, "wow", "token_f1"),
         ({"is_chat": True, "for_all": "exact_match"}, "nq", "exact_match"),
-        ({"is_chat": True, "by_dataset": {"nq": "token_f1"}}, "nq", "token_f1"),
         ({"is_chat": True, "language": "en"}, "klue-mrc", "match"),
         ({"language": "ko"}, "klue-mrc", "exact_match:ko"),
         ({"language": "zh"}, "wow", "token_f1:zh"),
@@ -72,7 +71,7 @@ def test_which_readers_are_chat_models(reader: dict[str, Any], expected: bool) -
     ],
 )
 def test_the_score_of_a_dataset(rule: dict[str, Any], dataset: str, expected: str) -> None:
-    assert ScoreRule(**rule).score(dataset, DATASETS[dataset]) == expected
+    assert ScoreRule(**rule).score(DATASETS[dataset]) == expected
 
 
 @pytest.mark.parametrize("rule", [{}, {"is_chat": True, "for_all": "match"}, {"language": "ko"}])

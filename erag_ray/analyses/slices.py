@@ -35,7 +35,7 @@ from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
 from erag_ray.analyses.settings import Settings
 from erag_ray.config.job import KNOWN
-from erag_ray.data.datasets.queries import NO_VALUE
+from erag_ray.data.datasets.paths import NO_VALUE
 from erag_ray.data.runs.references import END_TO_END
 from erag_ray.store.schemas import SLICES, conform, of_slices
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from erag_ray.api.rows import Row, plain, rows_of
 from erag_ray.data.datasets.answers import READ as ANSWER_FIELDS
-from erag_ray.data.datasets.answers import gold_answers
-from erag_ray.data.datasets.facts import all_forms, parse_facts
+from erag_ray.data.datasets.answers import all_forms, gold_answers, parse_facts
 from erag_ray.data.files.ids import QUESTION_IDS
 from erag_ray.support.errors import InputError
 

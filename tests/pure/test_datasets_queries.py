@@ -101,12 +101,8 @@ def test_data_set_name_argument_over_record_over_file(tmp_path: pathlib.Path) ->
 def test_score_argument_over_score_of_the_data_set(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "x.jsonl", kilt(kilt_task="nq"), kilt("q2", kilt_task="fever"))
     diagnostics = Diagnostics()
-    scores = {"nq": "token_f1", "squad": "accuracy"}
-    loaded = load_queries(path, diagnostics, score_by_dataset=scores)
-    assert loaded.queries["score"].to_list() == ["token_f1", "accuracy"]
-    assert loaded.datasets["nq"] == Dataset(score="token_f1")
-    assert diagnostics.warnings == ("score_by_dataset has data sets without queries: 1 (squad)",)
-    everywhere = load_queries(path, Diagnostics(), score="rouge_l_kilt", score_by_dataset=scores)
+    assert load_queries(path, diagnostics).queries["score"].to_list() == ["exact_match", "accuracy"]
+    everywhere = load_queries(path, Diagnostics(), score="rouge_l_kilt")
     assert everywhere.queries["score"].to_list() == ["rouge_l_kilt", "rouge_l_kilt"]
 
 

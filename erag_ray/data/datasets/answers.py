@@ -1,4 +1,4 @@
-"""Gold answers of a record: the fields that hold them, and the forms that they have there."""
+"""Gold answers of a record, and its facts: the fields that they are in, and the forms that they have there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+from erag_ray.data.files.ids import shown
 
 FIELDS = ("answer", "answers")
 ALTERNATIVES = ("golden_answers", "possible_answers")
@@ -26,6 +28,10 @@ _MARKS = {
 }
 """Fields that mark a question without an answer -> their values then, as text."""
 READ = (*FIELDS, *ALTERNATIVES)
+FACTS_FIELD = "answers_all"
+"""Gold answers that each say another thing."""
+Facts = tuple[tuple[str, ...], ...]
+"""Accepted forms of each fact, stripped and without repeats."""
 _ARRAY = re.compile(r"\barray\((\[.*?\])\s*(?:,\s*dtype=[^)]*)?\)", re.DOTALL)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _LIST = re.compile(rf"[\[({{]\s*(?:(?:{_QUOTED.pattern})[\s,]*)*[\])}}]", re.DOTALL)
@@ -164,3 +170,37 @@ def _literal(text: str) -> Any:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         pass
     return None
+
+
+def parse_facts(value: Any) -> tuple[Facts, str]:
+    """Return the facts of a record, and what is wrong with them.
+
+    Args:
+        value: of the field ``answers_all``: a list of facts, each a string or a list of accepted forms; None: no facts.
+
+    Returns:
+        The facts, empty where there are none or something is wrong, and the problem ("": none).
+    """
+    if value is None:
+        return (), ""
+    if not isinstance(value, list) or not value:
+        return (), f"{FACTS_FIELD} is {shown(value)}; it must be a list of facts, or be left out"
+    facts = tuple(_fact_forms(fact) for fact in value)
+    if () in facts:
+        number = facts.index(()) + 1
+        what = f"fact {number} of {FACTS_FIELD} is {shown(value[number - 1])}"
+        return (), f"{what}; it must be a text, or a list of accepted forms, without blank ones"
+    return facts, ""
+
+
+def _fact_forms(fact: Any) -> tuple[str, ...]:
+    """Return the accepted forms of a fact; none if one is not a text or blank."""
+    forms = fact if isinstance(fact, list) else [fact]
+    if not all(isinstance(form, str) and form.strip() for form in forms):
+        return ()
+    return tuple(dict.fromkeys(form.strip() for form in forms))
+
+
+def all_forms(facts: Facts) -> tuple[str, ...]:
+    """Return the accepted forms of all facts, without repeats."""
+    return tuple(dict.fromkeys(form for forms in facts for form in forms))

@@ -5,17 +5,17 @@ Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `tas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import polars as pl
 import xxhash
 
 from erag_ray.data.datasets.answers import unread_fields
-from erag_ray.data.datasets.fields import with_fields
-from erag_ray.data.datasets.filters import Filters, SlicePaths, parse_filters
+from erag_ray.data.datasets.paths import Filters, SlicePaths, parse_filters, with_fields
 from erag_ray.data.datasets.qrels import Qrels, read_qrels
-from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of_article, formats_of
+from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, formats_of
 from erag_ray.data.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
 from erag_ray.data.datasets.triviaqa import read_triviaqa
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -24,31 +24,28 @@ from erag_ray.data.files.jsonl import Paths, Record, listed
 from erag_ray.data.files.records import read_records
 from erag_ray.data.files.squad import is_squad, read_squad
 from erag_ray.measures.scores import ENGLISH, check_language, has_word, normalize_answer
+from erag_ray.store.schemas import FACTS, PROVENANCE, QUERIES, SLICES
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import find
 from erag_ray.support.user_code import checking, is_user_code
 
-QUERY_COLUMNS = pl.Schema(
-    {
-        "query_id": pl.String(),
-        "dataset": pl.String(),
-        "question": pl.String(),
-        "answers": pl.List(pl.String()),
-        "score": pl.String(),
-    }
-)
+QUERY_COLUMNS = pl.DataFrame(QUERIES.empty()).schema
+PROVENANCE_COLUMNS = pl.DataFrame(PROVENANCE.empty()).schema
+SLICE_COLUMNS = pl.DataFrame(SLICES.empty()).schema
+FACT_COLUMNS = pl.DataFrame(FACTS.empty()).schema
 EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
-PROVENANCE_COLUMNS = pl.Schema(
-    {"query_id": pl.String(), "rank": pl.Int32(), "page_id": pl.String(), "doc_id": pl.String()}
-)
-SLICE_COLUMNS = pl.Schema({"query_id": pl.String(), "slice": pl.String(), "value": pl.String()})
-FACT_COLUMNS = pl.Schema({"query_id": pl.String(), "fact": pl.Int32(), "answers": pl.List(pl.String())})
-NO_VALUE = "(none)"
-"""Slice value of questions whose record lacks the path, or has null or blank there."""
-MAX_SLICE_VALUES = 50
+PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
+COLUMNS = {
+    "queries": QUERY_COLUMNS,
+    "provenance": PROVENANCE_COLUMNS,
+    "page_sets": PAGE_SET_COLUMNS,
+    "evidence": EVIDENCE_COLUMNS,
+    "slices": SLICE_COLUMNS,
+    "facts": FACT_COLUMNS,
+}
+"""Of the tables of `LoadedQueries`."""
 TAB_COLUMNS = (("question", "answers"), ("id", "question", "answers"))
 """Columns of tab-separated questions without a header: DPR's, and with an id before."""
-PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +58,7 @@ class LoadedQueries:
         page_sets: ``query_id, output, page_id``: the gold pages of each output; each set is sufficient evidence.
         evidence: ``query_id, span``: quotes from gold passages that show the answer, where the file has them.
         datasets: properties of each data set in ``queries``.
-        slices: SLICES: each record's value at each path of ``slices`` as text, or `NO_VALUE`.
+        slices: SLICES: each record's value at each path of ``slices`` as text, or `paths.NO_VALUE`.
         facts: FACTS: gold answers that each say another thing, of questions whose records list them.
     """
 
@@ -82,7 +79,6 @@ def load_queries(
     fields: Mapping[str, str] | None = None,
     dataset: str | None = None,
     score: str | None = None,
-    score_by_dataset: Mapping[str, str] | None = None,
     language: str | None = None,
     is_chat: bool = False,
     triviaqa_questions: Paths = (),
@@ -101,45 +97,34 @@ def load_queries(
         fields: question, answers, answers_all or id -> path of that field in the records, which are then of the plain
             format.
         dataset: name of the data set; default: the record's ``kilt_task``, else the file's name.
-        score: the score of all questions; default: ``score_by_dataset``, else the data set's default.
-        score_by_dataset: data set -> score.
+        score: the score of all questions; default: the data set's.
         language: of questions and answers, ISO 639-1; default: the data set's (see `tasks.ScoreRule`).
         is_chat: the reader is a chat model: the default is match instead of exact_match.
         triviaqa_questions: original TriviaQA JSON files, for KILT files that omit ``input``.
         qrels: relevance files, TREC's or BEIR's (see `qrels`). Documents with grades above 0 become the gold passages
             of questions whose record lists none. BEIR's questions without a line in the qrels are dropped.
         filters: conditions on the records, ``path=value`` or ``dataset:path=value``; other records are ignored.
-        slices: paths in the records, as in ``filters``, with at most `MAX_SLICE_VALUES` values each.
+        slices: paths in the records, as in ``filters``, with at most `paths.MAX_SLICE_VALUES` values each.
         is_scored: whether outputs will be scored, so that notes on the score are true.
 
     Raises:
         InputError: ``format`` is unknown, or user code raised. Bad input does not raise: it goes to ``diagnostics``.
     """
-    formats = QUERY_FORMATS if format == "auto" else {format: _format_named(format)}
     files, num_before = listed(paths), diagnostics.num_errors
-    relevant = read_qrels(listed(qrels), diagnostics)
-    conditions = parse_filters(filters, diagnostics)
-    rule = ScoreRule(
-        for_all=score,
-        by_dataset=score_by_dataset or {},
-        language=_checked_language(language, diagnostics),
-        is_chat=is_chat,
-    )
     loading = _Loading(
         diagnostics=diagnostics,
-        format=format,
-        formats=formats,
+        formats=QUERY_FORMATS if format == "auto" else {format: _format_named(format)},
         dataset=dataset,
-        qrels=relevant,
-        filters=conditions,
+        qrels=read_qrels(listed(qrels), diagnostics),
+        filters=parse_filters(filters, diagnostics),
         slices=SlicePaths(diagnostics=diagnostics, paths=tuple(dict.fromkeys(slices))),
-        rule=rule,
+        rule=ScoreRule(for_all=score, language=_checked_language(language, diagnostics), is_chat=is_chat),
         is_scored=is_scored,
     )
     for path in files:
         if is_squad(path):
             for record in read_squad(path, diagnostics):
-                loading.add(record, format_of_article(record))
+                loading.add(record, "klue" if "guid" in record.values else "squad")
         else:
             for record in read_records(path, diagnostics, columns=TAB_COLUMNS):
                 if fields:
@@ -147,13 +132,13 @@ def load_queries(
                 else:
                     loading.add(record, *formats_of(record))
     if diagnostics.num_errors == num_before:
-        conditions.check()
-        loading.check_slices()
+        loading.filters.check()
+        loading.slices.check()
     loading.join_triviaqa(listed(triviaqa_questions))
     loading.check_qrels(listed(qrels))
-    if not loading.entries and diagnostics.num_errors == num_before:
+    if not loading.questions and diagnostics.num_errors == num_before:
         diagnostics.error("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
-    return _tables(loading)
+    return loading.tables()
 
 
 def _checked_language(language: str | None, diagnostics: Diagnostics) -> str | None:
@@ -185,29 +170,20 @@ def _format_named(name: str) -> Callable[[Record], Question]:
     return question if is_user_code(parse) else parse
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Entry:
-    question: Question
-    dataset: str
-    location: str
-    slices: Mapping[str, str]
-    """Path -> value."""
-
-
 @dataclass(kw_only=True)
 class _Loading:
     """The questions loaded so far, with the checks that need more than one record."""
 
     diagnostics: Diagnostics
-    format: str
     formats: Mapping[str, Callable[[Record], Question]]
+    """All of `QUERY_FORMATS`, or the one that the config names."""
     dataset: str | None
     qrels: Qrels
     filters: Filters
     slices: SlicePaths
     rule: ScoreRule
     is_scored: bool
-    entries: list[_Entry] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
     locations: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
@@ -218,19 +194,24 @@ class _Loading:
 
     def add(self, record: Record, *formats: str) -> None:
         """Add a record, read by the first of its formats unless the config names one."""
-        form = self.format if self.format != "auto" else formats[0] if formats else None
-        if form is None:
+        if len(self.formats) == 1:
+            formats = tuple(self.formats)
+        elif not formats:
             self._report_unknown(record)
             return
-        if self.format == "auto" and len(formats) > 1:
-            names = f"{' and '.join(formats)}, read as {form}"
+        elif len(formats) > 1:
+            names = f"{' and '.join(formats)}, read as {formats[0]}"
             advice = f"Set query_format: {formats[1]} for the other; records"
             self.diagnostics.warning(f"records with the fields of {names}. {advice}", record.location)
+        form = formats[0]
         question = self.formats[form](record).with_page_keys()
+        is_named = bool(self.dataset or question.dataset)
         name = self.dataset or question.dataset or dataset_of_file(record.path)
         if not self.filters.keeps(record, question.query_id, name):
             return
-        self._check_repeat(question.query_id, record)
+        first = self.locations.setdefault(question.query_id, record.location)
+        if question.query_id and first != record.location:
+            record.fault("repeated ids", f"query id {question.query_id!r} repeats the one at {first}")
         if question.is_unnamed:
             unread = [key for key in lookalikes(record.values) if not DOCUMENT_IDS.among([key])]
             advice = f" (question_fields: {{id: {unread[0]}}} reads that field)" if unread else ""
@@ -249,12 +230,10 @@ class _Loading:
         self._check(question, name, record, form)
         if not record.faulty:
             self._check_dataset(name, question.task, record)
-            if not (self.dataset or question.dataset):
+            if not is_named:
                 self._note_task(name, form)
-            values = self.slices.values(record)
-            self.entries.append(
-                _Entry(question=question, dataset=name, location=record.location, slices=values)
-            )
+            self.slices.add(question.query_id, record)
+            self.questions.append(replace(question, dataset=name))
 
     def _keeps_unjudged(self, question: Question, *, is_chosen: bool) -> bool:
         """Return whether to keep a question without a line in the qrels: not if they choose the questions (BEIR)."""
@@ -277,13 +256,6 @@ class _Loading:
         text = self.unknown.setdefault(record.path, text)
         self.diagnostics.error(f"records of unknown format in {record.path}", text, count=1)
 
-    def _check_repeat(self, query_id: str, record: Record) -> None:
-        if not query_id:
-            return
-        first = self.locations.setdefault(query_id, record.location)
-        if first != record.location:
-            record.fault("repeated ids", f"query id {query_id!r} repeats the one at {first}")
-
     def _check(self, question: Question, name: str, record: Record, form: str) -> None:
         label = f"query {question.query_id!r}"
         if question.num_empty_answers:
@@ -297,12 +269,10 @@ class _Loading:
             advice = f"Set question_fields: {{{fields}}} if this field has them" if unread else ""
             advice = advice or "If there is none, mark it is_impossible: true to leave it out"
             record.fault("queries without an answer", f"{label} has no answer. {advice}")
-        unmatchable = [answer for answer in question.answers if not has_word(normalize_answer(answer))]
-        for _ in unmatchable:
-            self.diagnostics.warning(
-                "answers that normalise to nothing or to signs (found in no text), of queries",
-                question.query_id,
-            )
+        for answer in question.answers:
+            if not has_word(normalize_answer(answer)):
+                kind = "answers that normalise to nothing or to signs (found in no text), of queries"
+                self.diagnostics.warning(kind, question.query_id)
         if not question.text.strip() and known_name(name) != "triviaqa":
             record.fault("queries without a question", f"{label} has no question")
 
@@ -329,7 +299,7 @@ class _Loading:
         self.diagnostics.warning(f"{text}{self._scored_by(name, properties)}. {advice}")
 
     def _scored_by(self, name: str, properties: Dataset) -> str:
-        return f", scored by {self.rule.score(name, properties)}" if self.is_scored else ""
+        return f", scored by {self.rule.score(properties)}" if self.is_scored else ""
 
     def check_qrels(self, paths: list[str]) -> None:
         """Record an error for qrels that give no question its gold passages."""
@@ -341,138 +311,60 @@ class _Loading:
         if self.unjudged:
             ids = f"such as {next(iter(self.qrels))!r} against {self.unjudged!r}"
             text = f"has no query in common with the questions ({ids})"
-        elif self.entries:
+        elif self.questions:
             text = "unused qrels: every question lists its gold passages itself (gold_doc_ids)"
         if text:
             self.diagnostics.error("unused qrels", f"{names}: {text}")
 
-    def check_slices(self) -> None:
-        """Record an error for each path that no question has, or that has too many values to group questions."""
-        if self.entries:
-            self.slices.check()
-        for path in self.slices.paths:
-            count = len({entry.slices.get(path, NO_VALUE) for entry in self.entries})
-            if count > MAX_SLICE_VALUES:
-                text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
-                self.diagnostics.error("config key slices", f"{text}. Name another path")
-
     def join_triviaqa(self, paths: list[str]) -> None:
         """Fill in the questions that KILT's TriviaQA files omit."""
-        pending = {
-            entry.question.query_id: entry for entry in self.entries if not entry.question.text.strip()
-        }
-        if pending and not paths:
-            first = next(iter(pending.values()))
+        pending = [question.query_id for question in self.questions if not question.text.strip()]
+        if not pending:
+            return
+        texts = read_triviaqa(paths, pending, self.diagnostics)
+        if not paths:
             self.diagnostics.error(
                 "TriviaQA without questions",
-                f"{first.location}: {len(pending):,} queries such as {first.question.query_id!r} have no question. "
+                f"{self.locations[pending[0]]}: {len(pending):,} queries such as {pending[0]!r} have no question. "
                 "Set triviaqa_questions to the original TriviaQA JSON files",
             )
-        texts = read_triviaqa(paths, pending, self.diagnostics) if pending else {}
-        for query_id, entry in pending.items() if paths else ():
+        for query_id in pending if paths else ():
             if query_id not in texts:
-                self.diagnostics.error(
-                    "queries that are in no TriviaQA file",
-                    f"{entry.location}: query {query_id!r} is not in {', '.join(paths)}",
-                )
-        self.entries = list(_joined(self.entries, texts))
+                text = f"{self.locations[query_id]}: query {query_id!r} is not in {', '.join(paths)}"
+                self.diagnostics.error("queries that are in no TriviaQA file", text)
+        self.questions = [
+            replace(question, text=texts.get(question.query_id, question.text))
+            for question in self.questions
+            if question.text.strip() or question.query_id in texts
+        ]
 
-
-def _joined(entries: list[_Entry], texts: Mapping[str, str]) -> Iterator[_Entry]:
-    for entry in entries:
-        if entry.question.text.strip():
-            yield entry
-        elif entry.question.query_id in texts:
-            question = replace(entry.question, text=texts[entry.question.query_id])
-            yield replace(entry, question=question)
-
-
-def _datasets(loading: _Loading) -> dict[str, Dataset]:
-    """Return data set -> its properties, with the score and the language of its questions."""
-    rule = loading.rule
-    for name, properties in loading.datasets.items():
-        if loading.is_scored and (warning := rule.note(name, properties)):
-            loading.diagnostics.warning(warning)
-    return {
-        name: replace(
-            properties, score=rule.score(name, properties), language=rule.language or properties.language
-        )
-        for name, properties in loading.datasets.items()
-    }
-
-
-def _tables(loading: _Loading) -> LoadedQueries:
-    unused = [name for name in loading.rule.by_dataset if name not in loading.datasets]
-    if unused:
-        loading.diagnostics.warning("score_by_dataset has data sets without queries", *unused)
-    datasets = _datasets(loading)
-    questions = [entry.question for entry in loading.entries]
-    names = [entry.dataset for entry in loading.entries]
-    return LoadedQueries(
-        queries=pl.DataFrame(
-            {
-                "query_id": [question.query_id for question in questions],
-                "dataset": names,
-                "question": [question.text for question in questions],
-                "answers": [list(question.answers) for question in questions],
-                "score": [datasets[name].score for name in names],
-            },
-            schema=QUERY_COLUMNS,
-        ),
-        provenance=pl.DataFrame(
-            [
-                (question.query_id, rank, *ids)
-                for question in questions
-                for rank, ids in enumerate(
-                    [*((None, doc) for doc in question.gold), *((page, None) for page in question.pages)], 1
-                )
-            ],
-            schema=PROVENANCE_COLUMNS,
-            orient="row",
-        ),
-        page_sets=pl.DataFrame(
-            [
-                (question.query_id, output, page)
-                for question in questions
-                for output, pages in enumerate(question.page_sets)
-                for page in pages
-            ],
-            schema=PAGE_SET_COLUMNS,
-            orient="row",
-        ),
-        evidence=pl.DataFrame(
-            [(question.query_id, span) for question in questions for span in question.evidence],
-            schema=EVIDENCE_COLUMNS,
-            orient="row",
-        ),
-        datasets=datasets,
-        slices=pl.DataFrame(
-            [
-                (entry.question.query_id, path, entry.slices.get(path, NO_VALUE))
-                for entry in loading.entries
-                for path in loading.slices.paths
-            ],
-            schema=SLICE_COLUMNS,
-            orient="row",
-        ),
-        facts=pl.DataFrame(
-            [
-                (question.query_id, number, list(forms))
-                for question in questions
-                for number, forms in enumerate(question.facts, 1)
-            ],
-            schema=FACT_COLUMNS,
-            orient="row",
-        ),
-    )
+    def tables(self) -> LoadedQueries:
+        """Return the tables of all questions, with a note for each data set that is scored by another rule."""
+        for name, properties in self.datasets.items() if self.is_scored else ():
+            if note := self.rule.note(name, properties):
+                self.diagnostics.warning(note)
+        datasets = {name: self.rule.applied(properties) for name, properties in self.datasets.items()}
+        rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in COLUMNS}
+        for question in self.questions:
+            query_id, name = question.query_id, str(question.dataset)
+            row = (query_id, name, question.text, list(question.answers), datasets[name].score)
+            rows["queries"].append(row)
+            gold = [*((None, doc) for doc in question.gold), *((page, None) for page in question.pages)]
+            rows["provenance"] += [(query_id, rank, *ids) for rank, ids in enumerate(gold, 1)]
+            sets = enumerate(question.page_sets)
+            rows["page_sets"] += [(query_id, output, page) for output, pages in sets for page in pages]
+            rows["evidence"] += [(query_id, span) for span in question.evidence]
+            rows["facts"] += [(query_id, number, list(fact)) for number, fact in enumerate(question.facts, 1)]
+        rows["slices"] += self.slices.rows
+        frames = {name: pl.DataFrame(rows[name], schema=COLUMNS[name], orient="row") for name in COLUMNS}
+        return LoadedQueries(**frames, datasets=datasets)
 
 
 def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
     """Restrict all tables to a `sample` of the questions."""
     queries = sample(loaded.queries, num_queries, seed)
-    names = ("provenance", "page_sets", "evidence", "slices", "facts")
-    frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in names}
-    return replace(loaded, queries=queries, **frames)
+    frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in COLUMNS}
+    return replace(loaded, **{**frames, "queries": queries})
 
 
 def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:

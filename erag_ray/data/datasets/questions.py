@@ -5,13 +5,23 @@ A new format is one function `Record -> Question` and one line in `QUERY_FORMATS
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from erag_ray.data.datasets.answers import READ, aliases_in, gold_answers, is_impossible
-from erag_ray.data.datasets.facts import FIELD, Facts, all_forms, parse_facts
+from erag_ray.data.datasets.answers import (
+    FACTS_FIELD,
+    READ,
+    Facts,
+    GoldAnswers,
+    aliases_in,
+    all_forms,
+    gold_answers,
+    is_impossible,
+    parse_facts,
+)
 from erag_ray.data.datasets.tasks import dataset_of_file
 from erag_ray.data.files.ids import QUESTION_IDS, identifier, shown
 from erag_ray.data.files.jsonl import Record
@@ -29,11 +39,12 @@ class Question:
         page_sets: ids of the gold pages: each set is sufficient evidence; a page may be in several.
         gold: ids of the gold passages (``gold_doc_ids``, or qrels), best first.
         evidence: quotes from passages that show the answer, where the file has them.
-        dataset, task: the record's, if it has them.
+        dataset: its name, the record's if it has one.
+        task: the record's, if it has one.
         impossible: the record is marked as a question without an answer.
         is_unnamed: the record has no id; ``query_id`` is its file and line.
         notes: kinds of warnings about the record.
-        facts: gold answers that each say another thing (see `facts`); none: the answers are forms of one.
+        facts: gold answers that each say another thing (see `answers.parse_facts`); none: the answers are forms of one.
     """
 
     query_id: str
@@ -68,25 +79,51 @@ _LIKE_GOLD = re.compile(
 """Names under which other files have gold passages."""
 
 
-def _completed(question: Question, record: Record, values: dict[str, Any]) -> Question:
-    """Return the question with the fields that every format may have: gold passages and facts.
+def _question(record: Record, values: dict[str, Any], given: GoldAnswers, **fields: Any) -> Question:
+    """Return a question with the fields that every format has: answers, gold passages and facts.
 
     Without other answers the forms of the facts are the answers.
     """
-    question = replace(question, gold=tuple(record.identifiers_of(values, GOLD_FIELD)))
+    texts = _texts(given, record)
+    question = Question(
+        **fields,
+        answers=_distinct(texts),
+        num_empty_answers=texts.count(""),
+        gold=tuple(record.identifiers_of(values, GOLD_FIELD)),
+        notes=given.notes,
+        impossible=given.is_impossible,
+    )
     if not (question.gold or question.page_sets):
-        fields = [name for name, value in values.items() if value and _LIKE_GOLD.fullmatch(name)]
+        names = [name for name, value in values.items() if value and _LIKE_GOLD.fullmatch(name)]
         advice = f"which is not read. Call it {GOLD_FIELD}, a list of ids, to read it; queries"
         notes = [
-            f"gold passages, it seems, in the field {name}, {advice}" for name in fields if name != GOLD_FIELD
+            f"gold passages, it seems, in the field {name}, {advice}" for name in names if name != GOLD_FIELD
         ]
         question = replace(question, notes=(*question.notes, *notes))
-    facts, problem = parse_facts(values.get(FIELD))
+    facts, problem = parse_facts(values.get(FACTS_FIELD))
     if problem:
-        record.fault(f"wrong {FIELD}", f"query {question.query_id!r}: {problem}")
+        record.fault(f"wrong {FACTS_FIELD}", f"query {question.query_id!r}: {problem}")
         # the record is refused, and this is its only problem
-        return replace(question, answers=question.answers or (FIELD,))
+        return replace(question, answers=question.answers or (FACTS_FIELD,))
     return replace(question, facts=facts, answers=question.answers or all_forms(facts))
+
+
+def _texts(given: GoldAnswers, record: Record) -> list[str]:
+    """Return the answers, stripped; other values than strings are faults of the record."""
+    for answer in given.values:
+        if not isinstance(answer, str):
+            record.fault("answers that are not strings", f"answer {shown(answer)} must be a string")
+    return [answer.strip() for answer in given.values if isinstance(answer, str)]
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that are not blank, without repeats."""
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))
+
+
+def checked_answers(record: Record) -> list[str]:
+    """Return the gold answers of a record, stripped and without repeats; other values are faults of the record."""
+    return list(_distinct(_texts(gold_answers(record.values), record)))
 
 
 def kilt_question(record: Record) -> Question:
@@ -101,31 +138,19 @@ def kilt_question(record: Record) -> Question:
             "answer_aliases": [alias for values in (record.values, *outputs) for alias in aliases_in(values)],
         }
     )
-    answers, num_empty = _cleaned(_texts(given.values, record))
     meta = record.values.get("meta")
-    question = Question(
+    marks = [values for values in (record.values, meta) if isinstance(values, dict)]
+    return _question(
+        record,
+        record.values,
+        given._replace(is_impossible=any(map(is_impossible, marks))),
         query_id=record.identifier("id"),
         text=record.text("input", optional=True),
-        answers=answers,
-        num_empty_answers=num_empty,
         page_sets=tuple(pages for entry in outputs if (pages := _kilt_pages(record, entry))),
         evidence=_kilt_evidence(record, outputs),
         dataset=record.text("kilt_task", optional=True) or None,
         task=record.text("task", optional=True) or None,
-        notes=given.notes,
-        impossible=is_impossible(record.values) or (isinstance(meta, dict) and is_impossible(meta)),
     )
-    return _completed(question, record, record.values)
-
-
-def _texts(answers: Iterable[Any], record: Record) -> list[str]:
-    texts = []
-    for answer in answers:
-        if isinstance(answer, str):
-            texts.append(answer)
-        else:
-            record.fault("answers that are not strings", f"answer {shown(answer)} must be a string")
-    return texts
 
 
 def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
@@ -147,7 +172,7 @@ def _kilt_evidence(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, 
             meta = source.get("meta")
             value = meta.get("evidence_span") if isinstance(meta, dict) else None
             spans += value if isinstance(value, list) else [value]
-    return tuple(dict.fromkeys(span for span in spans if isinstance(span, str) and span.strip()))
+    return _distinct(span for span in spans if isinstance(span, str))
 
 
 def beir_question(record: Record) -> Question:
@@ -158,17 +183,9 @@ def beir_question(record: Record) -> Question:
             record.fault("wrong metadata", f"metadata is {shown(metadata)}; it must be an object")
         metadata = {}
     values = {**record.values, **metadata}
-    given = gold_answers(values)
-    answers, num_empty = _cleaned(_texts(given.values, record))
-    question = Question(
-        query_id=record.identifier("_id"),
-        text=record.text("text"),
-        answers=answers,
-        num_empty_answers=num_empty,
-        impossible=given.is_impossible,
-        notes=given.notes,
+    return _question(
+        record, values, gold_answers(values), query_id=record.identifier("_id"), text=record.text("text")
     )
-    return _completed(question, record, values)
 
 
 def plain_question(record: Record) -> Question:
@@ -178,51 +195,28 @@ def plain_question(record: Record) -> Question:
     the file's name (`dataset_of_file`), so that it does not depend on the folder.
     """
     is_unnamed = not QUESTION_IDS.among(record.values)
-    given = gold_answers(record.values)
-    answers, num_empty = _cleaned(_texts(given.values, record))
     location = f"{dataset_of_file(record.path)}:{record.line}"
-    question = Question(
+    return _question(
+        record,
+        record.values,
+        gold_answers(record.values),
         query_id=location if is_unnamed else record.identifier(QUESTION_IDS),
         text=record.text("question"),
-        answers=answers,
-        num_empty_answers=num_empty,
-        impossible=given.is_impossible,
-        notes=given.notes,
         is_unnamed=is_unnamed,
     )
-    return _completed(question, record, record.values)
 
 
 def squad_question(record: Record, id_key: str = "id") -> Question:
-    """Parse a question of SQuAD (see `squad`): the id of its gold page is the article's title."""
+    """Parse a question of SQuAD or KLUE-MRC (see `squad`): the id of its gold page is the article's title."""
     title = record.text("title", optional=True)
-    given = gold_answers(record.values)
-    answers, num_empty = _cleaned(_texts(given.values, record))
-    question = Question(
+    return _question(
+        record,
+        record.values,
+        gold_answers(record.values),
         query_id=record.identifier(id_key),
         text=record.text("question"),
-        answers=answers,
-        num_empty_answers=num_empty,
         page_sets=((title,),) if title else (),
-        impossible=given.is_impossible,
-        notes=given.notes,
     )
-    return _completed(question, record, record.values)
-
-
-def klue_question(record: Record) -> Question:
-    """Parse a question of KLUE-MRC: as SQuAD, with the id under ``guid``."""
-    return squad_question(record, "guid")
-
-
-def checked_answers(record: Record) -> list[str]:
-    """Return the gold answers of a record, stripped and without repeats; other values are faults of the record."""
-    return list(_cleaned(_texts(gold_answers(record.values).values, record))[0])
-
-
-def _cleaned(answers: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    stripped = [answer.strip() for answer in answers]
-    return tuple(dict.fromkeys(answer for answer in stripped if answer)), stripped.count("")
 
 
 def formats_of(record: Record) -> list[str]:
@@ -232,7 +226,7 @@ def formats_of(record: Record) -> list[str]:
     """
     fields = record.values.keys()
     plain = "klue" if "guid" in fields and not QUESTION_IDS.among(fields) else "plain"
-    is_complete = "question" in fields and any(name in fields for name in (*READ, FIELD))
+    is_complete = "question" in fields and any(name in fields for name in (*READ, FACTS_FIELD))
     formats = {
         plain: is_complete,
         "beir": "_id" in fields and "text" in fields,
@@ -241,17 +235,12 @@ def formats_of(record: Record) -> list[str]:
     return [name for name, has in formats.items() if has] or [plain] * ("question" in fields)
 
 
-def format_of_article(record: Record) -> str:
-    """Detect the format of a record of `data.files.squad.read_squad`."""
-    return "klue" if "guid" in record.values else "squad"
-
-
 QUERY_FORMATS: dict[str, Callable[[Record], Question]] = {
     "kilt": kilt_question,
     "beir": beir_question,
     "plain": plain_question,
     "squad": squad_question,
-    "klue": klue_question,
+    "klue": functools.partial(squad_question, id_key="guid"),
 }
 
 FORMS = (

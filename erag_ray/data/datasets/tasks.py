@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from erag_ray.measures.scores import ENGLISH, in_language
 from erag_ray.store.huggingface import dataset_name, is_dataset
@@ -37,36 +36,34 @@ class ScoreRule:
 
     Attributes:
         for_all: the job's score for all questions.
-        by_dataset: data set -> score.
         language: of all questions; None: the data set's.
-        is_chat: whether the reader is a chat model, whose sentences seldom match an answer exactly.
+        is_chat: whether the reader is a chat model, whose sentences rarely match an answer exactly.
     """
 
     for_all: str | None = None
-    by_dataset: Mapping[str, str] = field(default_factory=dict)
     language: str | None = None
     is_chat: bool = False
 
-    def score(self, name: str, dataset: Dataset) -> str:
-        """Return the score of a data set.
+    def score(self, dataset: Dataset) -> str:
+        """Return the score of a data set: the job's, else its own, but match instead of exact_match for chat models.
 
         KILT's scores follow KILT's rules for any language of the data set, unless the job sets a language.
         """
-        chosen = self.for_all or self.by_dataset.get(name) or self.default(dataset)
+        default = "match" if self.is_chat and dataset.score == "exact_match" else dataset.score
+        chosen = self.for_all or default
         language = dataset.language if chosen in ("match", "char_f1") else ENGLISH
         return in_language(chosen, self.language or language)
 
-    def default(self, dataset: Dataset) -> str:
-        """Return the score for a job that sets none: match instead of exact_match for chat models."""
-        return "match" if self.is_chat and dataset.score == "exact_match" else dataset.score
+    def applied(self, dataset: Dataset) -> Dataset:
+        """Return the data set with the score and the language of its questions."""
+        return replace(dataset, score=self.score(dataset), language=self.language or dataset.language)
 
     def note(self, name: str, dataset: Dataset) -> str:
-        """Return a message if the default score is not the data set's own, else ""."""
-        is_configured = self.for_all or name in self.by_dataset
-        if is_configured or self.default(dataset) == dataset.score:
+        """Return a message if the score is another than the data set's because of the reader, else ""."""
+        if self.for_all or not self.is_chat or dataset.score != "exact_match":
             return ""
         return (
-            f"data set {name!r}: score {self.score(name, dataset)}, since the reader is a chat model "
+            f"data set {name!r}: score {self.score(dataset)}, since the reader is a chat model "
             f"(score: {dataset.score} for whole outputs)"
         )
 

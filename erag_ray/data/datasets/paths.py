@@ -1,18 +1,25 @@
-"""Filters of questions (``meta.split=test``, ``fever_fm2:meta.split=test``) and slices, by paths in their records."""
+"""Paths in the records of questions: filters, slices, and fields under other names than the plain format's.
+
+Filters: ``meta.split=test``, ``fever_fm2:meta.split=test``. Fields: ``question: q``, ``answers: a.text``.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from erag_ray.data.datasets.answers import READ, is_alias, unread_fields
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.jsonl import Record
 
 _FORM = re.compile(r"(?:([^:=]+):)?([^:=]+)=(.*)", re.DOTALL)
 _MISSING = object()
+NO_VALUE = "(none)"
+"""Slice value of questions whose record lacks the path, or has null or blank there."""
+MAX_SLICE_VALUES = 50
 
 
 @dataclass(kw_only=True)
@@ -68,24 +75,31 @@ class SlicePaths:
 
     Attributes:
         is_found: the paths that at least one record has.
+        rows: of SLICES: query_id, path and the record's value as text, `NO_VALUE` if it is missing, null or blank.
     """
 
     diagnostics: Diagnostics
     paths: Sequence[str] = ()
     is_found: set[str] = field(default_factory=set)
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def values(self, record: Record) -> dict[str, str]:
-        """Return path -> the record's value as text, without paths that are missing, null or blank."""
-        values = {path: _at(record.values, path) for path in self.paths}
-        self.is_found |= {path for path, value in values.items() if value is not _MISSING}
-        texts = {path: _text(value) for path, value in values.items() if value not in (_MISSING, None)}
-        return {path: text for path, text in texts.items() if text.strip()}
+    def add(self, query_id: str, record: Record) -> None:
+        """Add the values of a question."""
+        for path in self.paths:
+            value = _at(record.values, path)
+            self.is_found |= {path} if value is not _MISSING else set()
+            text = "" if value in (_MISSING, None) else _text(value)
+            self.rows.append((query_id, path, text if text.strip() else NO_VALUE))
 
     def check(self) -> None:
-        """Record an error for each path that no record has."""
-        for path in self.paths:
+        """Record an error for each path that no record has, or that has too many values to group questions."""
+        for path in self.paths if self.rows else ():
+            count = len({value for _, one, value in self.rows if one == path})
             if path not in self.is_found:
                 self.diagnostics.error("config key slices", f"slices: {path}: no record has {path}")
+            elif count > MAX_SLICE_VALUES:
+                text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
+                self.diagnostics.error("config key slices", f"{text}. Name another path")
 
 
 def parse_filters(texts: Iterable[str], diagnostics: Diagnostics) -> Filters:
@@ -117,3 +131,40 @@ def _text(value: Any) -> str:
         return value if isinstance(value, str) else json.dumps(value)
     except RecursionError:
         return f"a {type(value).__name__}, nested too deeply to compare"
+
+
+def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
+    """Return the record with the fields of the plain format next to its own.
+
+    Args:
+        record: a row or line; a field that it lacks is an error with its row number.
+        fields: name of a plain field -> path in the record. Dots descend into objects, also into those of a list.
+    """
+    # other fields with answers must not be read or named: the config names another
+    unread = {*READ, *filter(is_alias, record.values), *unread_fields(record.values, [])}
+    hidden = unread if "answers" in fields else ()
+    values = {name: value for name, value in record.values.items() if name not in hidden}
+    for name, path in fields.items():
+        try:
+            values[name] = _each_at(record.values, path.split("."))
+        except LookupError:
+            known = ", ".join(record.values) or "none"
+            record.fault(
+                f"missing field {path}", f"question_fields.{name}: no field {path}; the record has {known}"
+            )
+    return record.with_values(values)
+
+
+def _each_at(value: Any, keys: list[str]) -> Any:
+    """Return the value at a path; for a list, the list of the values there in each of its items.
+
+    Raises:
+        LookupError: there is nothing.
+    """
+    if not keys:
+        return value
+    if isinstance(value, list):
+        return [_each_at(item, keys) for item in value]
+    if not isinstance(value, dict):
+        raise LookupError
+    return _each_at(value[keys[0]], keys[1:])
