@@ -31,7 +31,17 @@ from erag_ray.inputs.settings import (
 )
 from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold
 from erag_ray.store.fingerprints import file_stamp
-from erag_ray.store.schemas import CORPUS, FACTS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
+from erag_ray.store.schemas import (
+    CORPUS,
+    FACTS,
+    GOLD,
+    PROVENANCE,
+    QUERIES,
+    RETRIEVAL_SECONDS,
+    RUNS,
+    SLICES,
+    TableSchema,
+)
 from erag_ray.store.stages.folders import JOB_STAGES
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure
 from erag_ray.store.tables import TableStore
@@ -91,21 +101,20 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     if diagnostics.num_errors:
         # continue to report all problems: an unusable folder is only one of them
         _loaded(config, check_reader, diagnostics)
-    store, loaded = TableStore(config.out), None
+    loaded: Inputs | None = None
 
     def make(append: Append) -> Mapping[str, object]:
         nonlocal loaded
         loaded = _loaded(config, check_reader, diagnostics)
         return _write(config, loaded, append)
 
-    ensure(_stage(config, make), store)
-    with stage_progress("loading sealed inputs", show=config.progress):
-        inputs = loaded or _sealed(store)
-    if loaded is None:
-        _check_job(config, inputs.queries, inputs.datasets, check_reader, diagnostics)
-    inputs = _completed(config, inputs, diagnostics, is_loaded=loaded is not None)
-    if loaded is None:
-        say("inputs: as sealed before")
+    ensure(_stage(config, make), TableStore(config.out))
+    if loaded is not None:
+        return _completed(config, loaded, diagnostics, is_loaded=True)
+    inputs = _sealed(config)
+    _check_job(config, inputs.queries, inputs.datasets, check_reader, diagnostics)
+    inputs = _completed(config, inputs, diagnostics, is_loaded=False)
+    say("inputs: as sealed before")
     return inputs
 
 
@@ -115,26 +124,37 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     Raises:
         InputError: all problems, including earlier ones in ``diagnostics``.
     """
-    loaded, entries = _load(config, diagnostics)
+    loaded = _queries(config, diagnostics)
+    with stage_progress("loading runs", show=config.progress) as progress:
+        runs = progress.each(config.runs.items(), "runs")
+        lists = [load_run(name, path, diagnostics, ties=config.trec_ties) for name, path in runs]
+    entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *lists])
+    check_numbering(loaded.queries, entries, diagnostics)
+    loaded = sample_loaded(loaded, config.num_queries, config.seed)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
-    needed = _needed(config, loaded.queries, entries)
+    # lists of pages stay complete, since repeats are removed later
+    within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
+    needed = entries.join(loaded.queries, on="query_id", how="semi", maintain_order="left").filter(within)
     with stage_progress("loading passages", show=config.progress):
         documents = load_documents(config, needed, diagnostics, gold=loaded.provenance)
-    runs, corpus = documents.runs, documents.corpus
+    ranked, corpus = documents.runs, documents.corpus
     with stage_progress("checking the inputs", show=config.progress):
         if loaded.queries.height:
             # lists of other questions are counted only: their documents are not checked
             others = entries.filter(pl.col("rank") > 0).join(loaded.queries, on="query_id", how="anti")
-            both = pl.concat([runs, others.select(runs.columns)])
+            both = pl.concat([ranked, others.select(ranked.columns)])
             check_inputs(loaded.queries, both, documents.present, diagnostics, depth=config.depth)
         diagnostics.raise_errors()
-        loaded = resolve_gold(loaded, corpus, diagnostics, config.searched_corpora)
-        gold = gold_lists(loaded.queries, loaded.provenance, _of_first_corpus(config, corpus))
+        corpora = config.searched_corpora
+        loaded = resolve_gold(loaded, corpus, diagnostics, corpora)
+        # of several corpora, the passages of gold pages are those of the first
+        is_first = pl.col("doc_id").str.starts_with(f"{corpora[0]}/") if len(corpora) > 1 else pl.lit(True)
+        gold = gold_lists(loaded.queries, loaded.provenance, corpus.filter(is_first))
     return Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
         corpus=corpus,
-        runs=runs.join(loaded.queries, on="query_id", how="semi").filter(pl.col("rank") <= config.depth),
+        runs=ranked.join(loaded.queries, on="query_id", how="semi").filter(pl.col("rank") <= config.depth),
         gold=gold,
         retrieval_seconds=seconds_of(needed),
         slices=loaded.slices,
@@ -142,12 +162,6 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
     )
-
-
-def _of_first_corpus(config: JobConfig, corpus: pl.DataFrame) -> pl.DataFrame:
-    """Return the passages for lists of gold pages: of several corpora, those of the first."""
-    corpora = config.searched_corpora
-    return corpus if len(corpora) < 2 else corpus.filter(pl.col("doc_id").str.starts_with(f"{corpora[0]}/"))
 
 
 def _check_job(
@@ -202,27 +216,10 @@ def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
         )
 
 
-def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
-    loaded = _queries(config, diagnostics)
-    with stage_progress("loading runs", show=config.progress) as progress:
-        entries = [
-            load_run(name, path, diagnostics, ties=config.trec_ties)
-            for name, path in progress.each(config.runs.items(), "runs")
-        ]
-    lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries])
-    check_numbering(loaded.queries, lists, diagnostics)
-    return sample_loaded(loaded, config.num_queries, config.seed), lists
-
-
-def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
-    """Select the entries of the runs to use; lists of pages stay complete, since repeats are removed later."""
-    within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
-    return entries.join(queries, on="query_id", how="semi", maintain_order="left").filter(within)
-
-
 def _stage(config: JobConfig, make: Callable[[Append], Mapping[str, object]]) -> Stage:
-    settings, files = input_settings(config), input_files(config)
-    return Stage(name="inputs", tables=INPUT_TABLES, settings=settings, inputs=files, make=make)
+    corpora = {name: dataclasses.asdict(corpus) for name, corpus in config.corpora.items()}
+    settings = {**{key: getattr(config, key) for key in INPUT_KEYS}, "corpora": corpora}
+    return Stage(name="inputs", tables=INPUT_TABLES, settings=settings, inputs=input_files(config), make=make)
 
 
 def _write(config: JobConfig, inputs: Inputs, append: Append) -> Mapping[str, object]:
@@ -240,66 +237,6 @@ def _write(config: JobConfig, inputs: Inputs, append: Append) -> Mapping[str, ob
 def _paths(config: JobConfig) -> list[str]:
     """Return the slices that are paths in the records of questions, without repeats."""
     return [name for name in dict.fromkeys(config.slices) if name != KNOWN]
-
-
-def _with_slices(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
-    """Return the inputs with the slices that the config names, sealed as SLICES.
-
-    SLICES are sealed separately, so that new slices leave the other inputs unchanged; question files are read again
-    then.
-    """
-    store = TableStore(config.out)
-
-    def make(append: Append) -> Mapping[str, object]:
-        slices = inputs.slices
-        if not is_loaded and _paths(config):
-            slices = _queries(config, diagnostics).slices.join(inputs.queries, on="query_id", how="semi")
-        diagnostics.raise_errors()
-        append(SLICES, slices)
-        return {}
-
-    sources = digests(store, [QUERIES])
-    ensure(
-        Stage(
-            name="slices", tables=[SLICES], settings={"slices": _paths(config)}, sources=sources, make=make
-        ),
-        store,
-    )
-    return dataclasses.replace(inputs, slices=store.read(SLICES))
-
-
-def _with_facts(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
-    """Return the inputs with their facts, if an annotator uses them: sealed as FACTS, separately as SLICES are.
-
-    Raises:
-        InputError: no question has facts, or they cannot be labelled in this job.
-    """
-    if not uses(config.annotators, "facts"):
-        return dataclasses.replace(inputs, facts=pl.DataFrame(FACTS.empty()))
-    store = TableStore(config.out)
-
-    def make(append: Append) -> Mapping[str, object]:
-        loaded = inputs.facts if is_loaded else _queries(config, diagnostics).facts
-        append(FACTS, loaded.join(inputs.queries, on="query_id", how="semi"))
-        diagnostics.raise_errors()
-        return {}
-
-    files = {path: file_stamp(path) for path in config.queries}
-    sources = digests(store, [QUERIES])
-    ensure(Stage(name="facts", tables=[FACTS], settings={}, sources=sources, inputs=files, make=make), store)
-    facts = store.read(FACTS)
-    check_facts(config, inputs.queries, facts, diagnostics)
-    diagnostics.raise_errors()
-    return dataclasses.replace(inputs, facts=facts, notes=[*inputs.notes, *fact_notes(inputs.queries, facts)])
-
-
-def input_settings(config: JobConfig) -> dict[str, object]:
-    """Return the config settings that the input tables depend on."""
-    settings = {key: getattr(config, key) for key in INPUT_KEYS}
-    return {
-        **settings,
-        "corpora": {name: dataclasses.asdict(corpus) for name, corpus in config.corpora.items()},
-    }
 
 
 def input_files(config: JobConfig) -> dict[str, str]:
@@ -322,33 +259,60 @@ def prepared(config: JobConfig) -> Inputs:
         InputError: they are missing, changed, or were prepared with other settings.
     """
     config = config.with_retrieved()
-    store = TableStore(config.out)
-    if problems := _stage(config, lambda append: {}).differences(store):
+    if problems := _stage(config, lambda append: {}).differences(TableStore(config.out)):
         raise InputError(
             [f"{config.out}: {problem}; run erag-ray prepare with this config" for problem in problems]
         )
-    with stage_progress("loading sealed inputs", show=config.progress):
-        inputs = _sealed(store)
-    return _completed(config, inputs, Diagnostics(), is_loaded=False)
+    return _completed(config, _sealed(config), Diagnostics(), is_loaded=False)
 
 
-def _sealed(tables: TableStore) -> Inputs:
+def _sealed(config: JobConfig) -> Inputs:
     """Load the sealed inputs."""
-    settings = tables.manifest(QUERIES)["config"]
-    frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
+    store = TableStore(config.out)
+    with stage_progress("loading sealed inputs", show=config.progress):
+        settings = store.manifest(QUERIES)["config"]
+        frames = {schema.name: store.read(schema) for schema in INPUT_TABLES}
+    empty = {schema.name: pl.DataFrame(schema.empty()) for schema in (SLICES, FACTS)}
     datasets = {name: Dataset(**fields) for name, fields in settings["datasets"].items()}
-    slices, facts = pl.DataFrame(SLICES.empty()), pl.DataFrame(FACTS.empty())
-    return Inputs(**frames, slices=slices, facts=facts, datasets=datasets, notes=settings["notes"])
+    return Inputs(**frames, **empty, datasets=datasets, notes=settings["notes"])
 
 
 def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
-    """Add what is not sealed with the inputs: slices, facts, and notes on the settings of this job."""
-    inputs = _with_slices(config, inputs, diagnostics, is_loaded=is_loaded)
-    inputs = _with_facts(config, inputs, diagnostics, is_loaded=is_loaded)
+    """Add what is not sealed with the inputs: slices, facts if an annotator uses them, and notes on this job.
+
+    SLICES and FACTS are sealed separately, so that new ones leave the other inputs unchanged; question files are read
+    again then.
+
+    Raises:
+        InputError: no question has a slice's path, or facts; or these cannot be labelled in this job.
+    """
+    store, queries = TableStore(config.out), inputs.queries
+
+    def sealed(schema: TableSchema, settings: Mapping[str, object], files: Sequence[str]) -> pl.DataFrame:
+        def make(append: Append) -> Mapping[str, object]:
+            is_needed = not is_loaded and (schema is FACTS or _paths(config))
+            tables = _queries(config, diagnostics) if is_needed else inputs
+            diagnostics.raise_errors()
+            append(schema, getattr(tables, schema.name).join(queries, on="query_id", how="semi"))
+            return {}
+
+        sources, stamps = digests(store, [QUERIES]), {path: file_stamp(path) for path in files}
+        tables, name = [schema], schema.name
+        ensure(
+            Stage(name=name, tables=tables, settings=settings, sources=sources, inputs=stamps, make=make),
+            store,
+        )
+        return store.read(schema)
+
+    slices, facts = sealed(SLICES, {"slices": _paths(config)}, ()), pl.DataFrame(FACTS.empty())
+    notes = [*inputs.notes]
+    if uses(config.annotators, "facts"):
+        facts = sealed(FACTS, {}, config.queries)
+        check_facts(config, queries, facts, diagnostics)
+        notes += fact_notes(queries, facts)
     diagnostics.raise_errors()
-    notes = [
-        *evaluation_notes(config),
-        *applicability_notes(config, inputs),
-        *sample_notes(config, inputs.queries, inputs.runs),
-    ]
-    return dataclasses.replace(inputs, notes=[*inputs.notes, *notes])
+    inputs = dataclasses.replace(inputs, slices=slices, facts=facts)
+    notes += evaluation_notes(config)
+    notes += applicability_notes(config, inputs)
+    notes += sample_notes(config, queries, inputs.runs)
+    return dataclasses.replace(inputs, notes=notes)

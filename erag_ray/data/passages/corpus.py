@@ -18,10 +18,10 @@ import polars as pl
 import xxhash
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.jsonl import Paths, Record, Span, listed, numbered
+from erag_ray.data.files.jsonl import Paths, Span, listed, numbered
 from erag_ray.data.passages.load import CORPUS_COLUMNS
 from erag_ray.data.passages.pages import page_spans, read_pages
-from erag_ray.data.passages.splitters import Page, Splitter, splitter_named
+from erag_ray.data.passages.splitters import Splitter, splitter_named
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.fingerprints import file_stamp, fingerprint
 from erag_ray.store.folder import Folder
@@ -85,18 +85,26 @@ def make_corpus(
     paths = listed(knowledge_source)
     stamps = {path: file_stamp(path) for path in paths}
     tables = TableStore(out)
-    existing = _sealed(tables, splitter, stamps)
-    if existing is not None:
-        return existing
-    # workers may have another working directory
-    pieces = [(_absolute(path), span) for path in paths for span in page_spans(path, per_piece)]
+    manifest = tables.manifest_if_whole(CORPUS)
+    if manifest and manifest["config"].get("splitter") == splitter and manifest["inputs"] == stamps:
+        return _described(tables, is_new=False)
+    pieces = [
+        # workers may have another working directory
+        (path if is_uri(path) else os.path.abspath(path), span)
+        for path in paths
+        for span in page_spans(path, per_piece)
+    ]
     settings = {
         "out": tables.folder.address,
         "splitter": splitter,
         "per_part": per_part,
         "pieces": [{"path": path, **asdict(span)} for path, span in pieces],
     }
-    work = _begin(tables, fingerprint([stamps, settings]))
+    work, made_from = _work_of(tables), fingerprint([stamps, settings])
+    if not work.exists(made_from):
+        work.delete_folder()
+        tables.clear(CORPUS)
+        work.write_bytes(b"", made_from)
     todo = undone(work, "reports", ".json", len(pieces), REPORT_FORM)
     do(Tasks(worker=SplitPages, settings=settings, numbers=todo, noun="pieces of pages split"))
     reports = [
@@ -107,28 +115,12 @@ def make_corpus(
         work.delete_folder()
         tables.clear(CORPUS)
     diagnostics.raise_errors()
-    _seal(tables, reports, {"splitter": splitter, "notes": list(diagnostics.warnings)}, stamps)
-    work.delete_folder()
-    return _described(tables, is_new=True)
-
-
-def _seal(
-    tables: TableStore,
-    reports: Sequence[Mapping[str, Any]],
-    config: Mapping[str, object],
-    stamps: Mapping[str, str],
-) -> None:
     num_pages, num_rows = (sum(report[key] for report in reports) for key in ("num_pages", "num_rows"))
     parts = {name: digest for report in reports for name, digest in report["parts"].items()}
-    tables.seal(CORPUS, parts, num_rows, config={**config, "num_pages": num_pages}, inputs=stamps)
-
-
-def _sealed(tables: TableStore, splitter: str, stamps: Mapping[str, str]) -> SealedCorpus | None:
-    manifest = tables.manifest_if_whole(CORPUS)
-    if manifest is None:
-        return None
-    same = manifest["config"].get("splitter") == splitter and manifest["inputs"] == dict(stamps)
-    return _described(tables, is_new=False) if same else None
+    config = {"splitter": splitter, "notes": list(diagnostics.warnings), "num_pages": num_pages}
+    tables.seal(CORPUS, parts, num_rows, config=config, inputs=stamps)
+    work.delete_folder()
+    return _described(tables, is_new=True)
 
 
 def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
@@ -142,22 +134,8 @@ def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
     )
 
 
-def _absolute(path: str) -> str:
-    return path if is_uri(path) else os.path.abspath(path)
-
-
-def _work_of(out: str) -> Folder:
-    return Folder("/".join([out.rstrip("/"), "work", CORPUS.name]))
-
-
-def _begin(tables: TableStore, made_from: str) -> Folder:
-    """Return the folder of reports; clear it and the table if they were made from anything else."""
-    work = _work_of(tables.folder.root)
-    if not work.exists(made_from):
-        work.delete_folder()
-        tables.clear(CORPUS)
-        work.write_bytes(b"", made_from)
-    return work
+def _work_of(tables: TableStore) -> Folder:
+    return Folder("/".join([tables.folder.root.rstrip("/"), "work", CORPUS.name]))
 
 
 class SplitPages:
@@ -166,7 +144,8 @@ class SplitPages:
     def __init__(
         self, *, out: str, splitter: str, per_part: int, pieces: Sequence[Mapping[str, Any]]
     ) -> None:
-        self._tables, self._work = TableStore(out), _work_of(out)
+        self._tables = TableStore(out)
+        self._work = _work_of(self._tables)
         self._split = splitter_named(splitter)
         self._per_part = per_part
         self._pieces = pieces
@@ -182,7 +161,10 @@ class SplitPages:
             if not pages.diagnostics.num_errors and len({*pages.hashes}) == len(pages.hashes):
                 writer.append(pl.DataFrame(batch, schema=CORPUS_COLUMNS, orient="row"))
         if pages.diagnostics.num_errors and span.start:
-            pages = _with_line_numbers(pages)
+            # once more, so that errors have the line numbers of the whole file
+            pages = _Pages(path=path, span=numbered(path, span), split=self._split)
+            for _ in pages.passages():
+                pass
         write_array(np.array(pages.hashes, np.uint64), self._work, "pages", f"{part(number)}.npy")
         report = {
             "num_pages": pages.num_pages,
@@ -208,29 +190,19 @@ class _Pages:
         """Yield doc_id, page_id, title, text of every passage."""
         for page, record in read_pages(self.path, self.diagnostics, self.span):
             self.hashes += [_hash(page.page_id)] if page.page_id else []
-            if not record.faulty:
-                self.num_pages += 1
-                yield from self._of_page(page)
-
-    def _of_page(self, page: Page) -> Iterator[tuple[str, str, str, str]]:
-        number = 0
-        for number, text in enumerate(self.split(page), 1):
-            yield f"{page.page_id}#{number}", page.page_id, page.title, text
-        if not number:
-            self.diagnostics.warning("pages without words, thus without passages", page.page_id)
+            if record.faulty:
+                continue
+            self.num_pages += 1
+            number = 0
+            for number, text in enumerate(self.split(page), 1):
+                yield f"{page.page_id}#{number}", page.page_id, page.title, text
+            if not number:
+                self.diagnostics.warning("pages without words, thus without passages", page.page_id)
 
 
 def _hash(page_id: str) -> int:
     # 64 bits: for KILT's 5.9 million pages, the probability of any collision is about one in a million
     return xxhash.xxh3_64_intdigest(page_id.encode())
-
-
-def _with_line_numbers(pages: _Pages) -> _Pages:
-    """Repeat the pass, so that errors have the line numbers of the whole file."""
-    again = _Pages(path=pages.path, span=numbered(pages.path, pages.span), split=pages.split)
-    for _ in again.passages():
-        pass
-    return again
 
 
 def _diagnostics(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Sequence[Piece]) -> Diagnostics:
@@ -241,24 +213,16 @@ def _diagnostics(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Seq
     hashes = [open_array(work, "pages", f"{part(number)}.npy") for number in range(len(pieces))]
     distinct, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
     repeated = set(distinct[counts > 1].tolist())
-    if repeated:
-        numbers = [number for number, piece in enumerate(hashes) if repeated & set(piece.tolist())]
-        _report_repeats([pieces[number] for number in numbers], repeated, diagnostics)
+    seen: set[str] = set()
+    for (path, span), ids in zip(pieces, hashes, strict=True):
+        if repeated.isdisjoint(ids.tolist()):
+            continue
+        for page, record in read_pages(path, Diagnostics(), numbered(path, span) if span.start else span):
+            if page.page_id in seen:
+                text = f"{record.location}: page {page.page_id!r} repeats an earlier one"
+                diagnostics.error(f"repeated pages in {record.path}", text)
+            elif _hash(page.page_id) in repeated:
+                seen.add(page.page_id)
     if not any(report["num_pages"] for report in reports) and not diagnostics.num_errors:
         diagnostics.error("no pages", f"no pages in {', '.join(dict.fromkeys(path for path, _ in pieces))}")
     return diagnostics
-
-
-def _report_repeats(pieces: Sequence[Piece], repeated: set[int], diagnostics: Diagnostics) -> None:
-    seen: set[str] = set()
-    for path, span in pieces:
-        for page, record in read_pages(path, Diagnostics(), numbered(path, span) if span.start else span):
-            if _hash(page.page_id) in repeated:
-                _check_repeat(page, record, seen, diagnostics)
-
-
-def _check_repeat(page: Page, record: Record, seen: set[str], diagnostics: Diagnostics) -> None:
-    if page.page_id in seen:
-        text = f"{record.location}: page {page.page_id!r} repeats an earlier one"
-        diagnostics.error(f"repeated pages in {record.path}", text)
-    seen.add(page.page_id)

@@ -27,23 +27,23 @@ def load_corpus(
         diagnostics: receives all errors and warnings, also two texts under one id.
         gold: PROVENANCE; the passages of a page with the id of a gold document are loaded too.
     """
-    if not paths:
-        # lists of no question have an error of their own
-        if entries.height and not entries["text"].count():
-            run, query, *ids = entries.select("run_id", "query_id", "doc_id", "page_id").row(0)
-            example = f" (run {run!r}, query {query!r}: {next(one for one in ids if one is not None)!r})"
-            diagnostics.error(
-                "no passages",
-                f"passages: none are given, and the lists have ids without texts{example}. Set passages to the texts "
-                "of the documents, or give lists with texts",
-            )
-        return with_texts(pl.DataFrame(schema=CORPUS_COLUMNS), entries, diagnostics)
-    corpus = load_passages(
-        paths,
-        diagnostics,
-        doc_ids=[*entries["doc_id"].drop_nulls(), *gold["doc_id"].drop_nulls()],
-        page_ids=[*entries["page_id"], *gold["page_id"], *gold["doc_id"]],
-    )
+    corpus = pl.DataFrame(schema=CORPUS_COLUMNS)
+    if paths:
+        corpus = load_passages(
+            paths,
+            diagnostics,
+            doc_ids=[*entries["doc_id"].drop_nulls(), *gold["doc_id"].drop_nulls()],
+            page_ids=[*entries["page_id"], *gold["page_id"], *gold["doc_id"]],
+        )
+    # lists of no question have an error of their own
+    elif entries.height and not entries["text"].count():
+        run, query, *ids = entries.select("run_id", "query_id", "doc_id", "page_id").row(0)
+        example = f" (run {run!r}, query {query!r}: {next(one for one in ids if one is not None)!r})"
+        diagnostics.error(
+            "no passages",
+            f"passages: none are given, and the lists have ids without texts{example}. Set passages to the texts "
+            "of the documents, or give lists with texts",
+        )
     return with_texts(corpus, entries, diagnostics)
 
 
@@ -57,7 +57,9 @@ def with_texts(corpus: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnos
         return corpus
     of_lists = brought.unique(["doc_id", "title", "text"], keep="first", maintain_order=True)
     columns = [*CORPUS_COLUMNS.names(), *SOURCE]
-    rows = pl.concat([_without_source(corpus, entries).select(columns), of_lists.select(columns)])
+    # no source: from the passage files
+    of_files = corpus.with_columns(pl.lit(None, entries.schema[name]).alias(name) for name in SOURCE)
+    rows = pl.concat([of_files.select(columns), of_lists.select(columns)])
     for noun in ("text", "title"):
         _report_differing(rows, noun, diagnostics)
     titled = pl.col("title").filter(_is_titled()).first().fill_null("")
@@ -65,11 +67,6 @@ def with_texts(corpus: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnos
         pl.col("page_id").drop_nulls().first(), titled, pl.col("text").first()
     )
     return first.select(CORPUS_COLUMNS.names()).cast(CORPUS_COLUMNS)
-
-
-def _without_source(corpus: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns that name a list; null: from the passage files."""
-    return corpus.with_columns(pl.lit(None, entries.schema[name]).alias(name) for name in SOURCE)
 
 
 def _is_titled() -> pl.Expr:
@@ -88,7 +85,8 @@ def _report_differing(rows: pl.DataFrame, noun: str, diagnostics: Diagnostics) -
 
 def _described(pair: Sequence[dict[str, object]], noun: str) -> str:
     one, other = (str(row[noun]) for row in pair)
-    start = max(0, _num_same(one, other) - SAME_CHARACTERS)
+    differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    start = max(0, next(differing, min(len(one), len(other))) - SAME_CHARACTERS)
     first, second = (
         f"{_cut(text, start)} ({_source(row)})" for text, row in zip((one, other), pair, strict=True)
     )
@@ -97,12 +95,6 @@ def _described(pair: Sequence[dict[str, object]], noun: str) -> str:
         f"document {document!r} has two {noun}s: {first} and {second}. Give each {noun} an id of its own, or leave "
         "out an id that several share: documents of lists are then called by a hash of their title and text"
     )
-
-
-def _num_same(one: str, other: str) -> int:
-    """Return how many characters two texts share at their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _cut(text: str, start: int) -> str:

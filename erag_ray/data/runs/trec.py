@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable
 
 import polars as pl
 
@@ -26,10 +25,11 @@ def write_trec_run(runs: pl.DataFrame, path: Path) -> None:
         raise ValueError(f"a TREC file has one run, got {sorted(names)}")
     _check_ids(runs, "run_id", "query_id", "doc_id")
     score = pl.len().over("query_id") - pl.col("rank") + 1
-    rows = runs.sort("query_id", "rank").select("query_id", "doc_id", "rank", score, "run_id")
     _write(
         path,
-        (f"{query} Q0 {doc} {rank} {score} {tag}\n" for query, doc, rank, score, tag in rows.iter_rows()),
+        runs.sort("query_id", "rank").select(
+            "query_id", pl.lit("Q0").alias("Q0"), "doc_id", "rank", score.alias("score"), "run_id"
+        ),
     )
 
 
@@ -47,13 +47,6 @@ def write_trec_qrels(labels: pl.DataFrame, path: Path, threshold: float | None =
     """
     judged = labels.drop_nulls("label").sort("query_id", "doc_id")
     _check_ids(judged, "query_id", "doc_id")
-    _check_labels(judged, threshold)
-    label = (pl.col("label") >= (1 if threshold is None else threshold)).cast(pl.Int8)
-    rows = judged.select("query_id", "doc_id", label)
-    _write(path, (f"{query} 0 {doc} {label}\n" for query, doc, label in rows.iter_rows()))
-
-
-def _check_labels(judged: pl.DataFrame, threshold: float | None) -> None:
     repeated = judged.filter(pl.struct("query_id", "doc_id").is_duplicated())
     if repeated.height:
         query, doc = repeated.select("query_id", "doc_id").row(0)
@@ -63,6 +56,8 @@ def _check_labels(judged: pl.DataFrame, threshold: float | None) -> None:
     graded = judged.filter(~pl.col("label").is_in([0.0, 1.0]))
     if threshold is None and graded.height:
         raise ValueError(f"graded labels such as {graded['label'][0]} need a threshold to become qrels")
+    label = (pl.col("label") >= (1 if threshold is None else threshold)).cast(pl.Int8)
+    _write(path, judged.select("query_id", pl.lit(0).alias("0"), "doc_id", label))
 
 
 def _check_ids(table: pl.DataFrame, *columns: str) -> None:
@@ -75,15 +70,15 @@ def _check_ids(table: pl.DataFrame, *columns: str) -> None:
             )
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def _write(path: Path, rows: pl.DataFrame) -> None:
     """Write under a temporary name and rename, so that the file is complete whenever it exists."""
     file = os.fspath(path)
-    unfinished = f"{file}.unfinished"
-    with open(unfinished, "wb") as raw:
+    lines = rows.write_csv(separator=" ", include_header=False, quote_style="never").encode()
+    with open(f"{file}.unfinished", "wb") as raw:
         if file.endswith(".gz"):
             # no time stamp: equal tables give equal bytes
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream:
-                stream.writelines(line.encode() for line in lines)
+                stream.write(lines)
         else:
-            raw.writelines(line.encode() for line in lines)
-    replace_file(unfinished, file)
+            raw.write(lines)
+    replace_file(f"{file}.unfinished", file)
