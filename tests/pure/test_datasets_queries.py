@@ -328,7 +328,7 @@ def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
         ("q1 0 d 1 1", "5 columns, not in either known format: query 0 document grade (TREC), or query-id"),
         ("q1\td1\thigh", "score 'high' is not a whole number"),
         ("q1 0 d1 high", "score 'high' is not a whole number"),
-        ("q1\t\t1", "an empty id"),
+        ("q1\t\t1", "corpus-id is ''; it must be an id"),
         ("q1\td1\t1_0", "score '1_0' is not a whole number"),
         ("q1\td0\t2", "query 'q1', document 'd0': score 2 here, and 1 in an earlier line"),
         ("q1 Q0 d0 0", "query 'q1', document 'd0': score 0 here, and 1 in an earlier line"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from erag_ray.data.datasets.answers import READ, is_alias, unread_fields
@@ -152,7 +152,7 @@ def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
             record.fault(
                 f"missing field {path}", f"question_fields.{name}: no field {path}; the record has {known}"
             )
-    return record.with_values(values)
+    return replace(record, values=values)
 
 
 def _each_at(value: Any, keys: list[str]) -> Any:

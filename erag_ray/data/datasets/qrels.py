@@ -8,8 +8,9 @@ A header, fields and columns may have other names of `ROLES`, in any order.
 from __future__ import annotations
 
 import csv
+import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import identifier, shown
@@ -28,54 +29,68 @@ ROLES = {
 NAMES = tuple(ROLES)
 ADVICE = f"Name the columns {', '.join(NAMES)} (also query_id, doc_id, relevance)"
 Qrels = dict[str, tuple[str, ...]]
-Row = tuple[int, list[str] | str]
-"""Number of a line or row, and its query, document and grade; or what is wrong with it."""
 
 
 def read_qrels(paths: list[str], diagnostics: Diagnostics) -> Qrels:
     """Return query -> its documents with grades above 0, best first (empty for a query with only 0)."""
     judged: dict[str, dict[str, int]] = {}
     for path in paths:
-        for number, fields in _rows(path, diagnostics):
-            if fault := fields if isinstance(fields, str) else _fault(fields, judged):
-                diagnostics.error(f"bad lines in {path}", f"{path}:{number}: {fault}")
-            else:
-                judged.setdefault(fields[0], {})[fields[1]] = _grade(fields[2])
+        is_table = path.endswith(".parquet") or is_dataset(path)
+        is_json = path.removesuffix(".gz").endswith((".jsonl", ".json"))
+        for record in read_records(path, diagnostics) if is_table or is_json else _lines(path, diagnostics):
+            columns = _names_of(tuple(record.values))
+            if "" in columns:
+                missing = ", ".join(name for name, column in zip(ROLES, columns, strict=True) if not column)
+                record.fault("bad lines", f"no {missing}; it has {', '.join(record.values)}. {ADVICE}")
+                if is_table:
+                    break
+            elif fault := _add(judged, record, *columns):
+                record.fault("bad lines", fault)
     return {query_id: _best_first(documents) for query_id, documents in judged.items()}
 
 
-def _rows(path: str, diagnostics: Diagnostics) -> Iterator[Row]:
-    is_table = path.endswith(".parquet") or is_dataset(path)
-    if is_table or path.removesuffix(".gz").endswith((".jsonl", ".json")):
-        return _named(read_records(path, diagnostics), is_table=is_table)
-    return _text_rows(path, diagnostics)
-
-
-def _names_of(columns: Iterable[str]) -> list[str]:
-    """Return the columns of query, document and grade that are there, by `ROLES`."""
+@functools.lru_cache(1 << 10)
+def _names_of(columns: tuple[str, ...]) -> list[str]:
+    """Return the columns of query, document and grade, by `ROLES`; "" for one that is not there."""
     plain = {re.sub("[^a-z0-9]", "", column.lower()): column for column in columns}
-    of_roles = ([plain[name] for name in names if name in plain] for names in ROLES.values())
-    return [names[0] if names else "" for names in of_roles]
+    return [next((plain[name] for name in names if name in plain), "") for names in ROLES.values()]
 
 
-def _text_rows(path: str, diagnostics: Diagnostics) -> Iterator[Row]:
-    """Yield the rows of TREC and BEIR, or by the names in a header."""
+def _add(judged: dict[str, dict[str, int]], record: Record, query: str, document: str, grade: str) -> str:
+    """Add what a record says in these columns, and return what is wrong with it, or ""."""
+    for column in (query, document):
+        if identifier(record.values[column]) is None:
+            return f"{column} is {shown(record.values[column])}; it must be an id"
+    query_id, doc_id = (str(identifier(record.values[column])) for column in (query, document))
+    score = str(record.values[grade])
+    if not (whole := _WHOLE.fullmatch(score)):
+        return f"score {score!r} is not a whole number"
+    earlier = judged.setdefault(query_id, {}).setdefault(doc_id, int(whole[1]))
+    if earlier != int(whole[1]):
+        return (
+            f"query {query_id!r}, document {doc_id!r}: score {score} here, and {earlier} in an earlier line"
+        )
+    return ""
+
+
+def _lines(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
+    """Yield the rows of TREC and BEIR as those of MTEB, or by the names in a header."""
     header: list[str] = []
     for position, (number, line) in enumerate(read_lines(path, diagnostics)):
-        fields = _fields(line)
-        if position == 0 and all(_names_of(_cells(line))):
-            header = _cells(line)
+        cells, fields = _cells(line), _fields(line)
+        record = Record({}, path, number, diagnostics)
+        if position == 0 and all(_names_of(tuple(cells))):
+            header = cells
         elif position == 0 and fields[-1].isidentifier():
-            yield (
-                number,
-                f"a header without known names of all three columns: {', '.join(_cells(line))}. {ADVICE}",
-            )
-        elif header:
-            row = dict(zip(header, _cells(line), strict=False))
-            is_whole = len(_cells(line)) == len(header)
-            yield number, [row[name] for name in _names_of(header)] if is_whole else _wrong_columns(line)
+            text = f"a header without known names of all three columns: {', '.join(cells)}. {ADVICE}"
+            record.fault("bad lines", text)
+        elif len(values := cells if header else fields) == len(names := header or [*ROLES]):
+            record.values = dict(zip(names, values, strict=True))
+            yield record
         else:
-            yield number, fields if len(fields) == 3 else _wrong_columns(line)
+            forms = "query 0 document grade (TREC), or query-id, corpus-id and score between tabs (BEIR)"
+            num_columns = len(FIELD.findall(line))
+            record.fault("bad lines", f"{num_columns} columns, not in either known format: {forms}")
 
 
 def _cells(line: str) -> list[str]:
@@ -87,24 +102,6 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in cells]
 
 
-def _named(records: Iterable[Record], *, is_table: bool) -> Iterator[Row]:
-    """Yield the rows of MTEB; scores such as 1.0 are whole numbers there. A table without a column is one error."""
-    for record in records:
-        columns = _names_of(record.values)
-        missing = [name for name, column in zip(NAMES, columns, strict=True) if not column]
-        if missing:
-            yield record.line, f"no {', '.join(missing)}; it has {', '.join(record.values)}. {ADVICE}"
-            if is_table:
-                return
-            continue
-        ids, score = [identifier(record.values[name]) for name in columns[:2]], record.values[columns[2]]
-        wrong = [name for name, value in zip(columns, ids, strict=False) if value is None]
-        if wrong:
-            yield record.line, f"{wrong[0]} is {shown(record.values[wrong[0]])}; it must be an id"
-        else:
-            yield record.line, [str(ids[0]), str(ids[1]), str(score)]
-
-
 def _fields(line: str) -> list[str]:
     """Return query, document and grade of a TREC line; otherwise the tab-separated columns (the same three in BEIR)."""
     columns = [column.strip() for column in line.split("\t")]
@@ -113,29 +110,6 @@ def _fields(line: str) -> list[str]:
     return [words[0], *words[2:]] if len(words) == 4 and not is_beir else columns
 
 
-def _wrong_columns(line: str) -> str:
-    forms = "query 0 document grade (TREC), or query-id, corpus-id and score between tabs (BEIR)"
-    return f"{len(FIELD.findall(line))} columns, not in either known format: {forms}"
-
-
-def _fault(fields: list[str], judged: dict[str, dict[str, int]]) -> str:
-    if not (fields[0] and fields[1]):
-        return "an empty id"
-    query_id, doc_id, score = fields
-    if not _WHOLE.fullmatch(score):
-        return f"score {score!r} is not a whole number"
-    earlier = judged.get(query_id, {}).get(doc_id)
-    if earlier is not None and earlier != _grade(score):
-        return (
-            f"query {query_id!r}, document {doc_id!r}: score {score} here, and {earlier} in an earlier line"
-        )
-    return ""
-
-
 def _best_first(documents: dict[str, int]) -> tuple[str, ...]:
     relevant = [doc_id for doc_id, score in documents.items() if score > 0]
     return tuple(sorted(relevant, key=lambda doc_id: -documents[doc_id]))
-
-
-def _grade(score: str) -> int:
-    return int(score.partition(".")[0])

@@ -156,7 +156,7 @@ def kilt_question(record: Record) -> Question:
 def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
     """Return the pages of one output."""
     pages = []
-    for source in record.objects_of(entry, "provenance"):
+    for source in record.objects("provenance", entry):
         page = identifier(source.get("wikipedia_id"))
         if page is None and source.get("wikipedia_id") is not None:
             record.fault("wrong wikipedia_id", f"wikipedia_id is {shown(source['wikipedia_id'])}")
@@ -168,7 +168,7 @@ def _kilt_evidence(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, 
     """Return the spans under ``meta.evidence_span`` of the provenance; values that are not strings are ignored."""
     spans: list[Any] = []
     for entry in outputs:
-        for source in record.objects_of(entry, "provenance"):
+        for source in record.objects("provenance", entry):
             meta = source.get("meta")
             value = meta.get("evidence_span") if isinstance(meta, dict) else None
             spans += value if isinstance(value, list) else [value]

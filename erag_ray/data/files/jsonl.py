@@ -27,6 +27,7 @@ Paths = Path | Iterable[Path]
 
 # trec_eval splits at C's white space; str.split would also split inside ids, at Unicode's
 FIELD = re.compile(r"[^ \t\n\r\f\v]+")
+_START_BYTES = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
@@ -85,6 +86,16 @@ def open_bytes(path: str) -> IO[bytes]:
     return io.BufferedReader(inner, 1 << 18)
 
 
+def text_start(path: str) -> str:
+    """Return the first part of a text file, without white space before it; "" if it cannot be read."""
+    try:
+        with open_bytes(path) as stream:
+            return stream.read(_START_BYTES).decode("utf-8-sig", errors="replace").lstrip()
+    except (OSError, EOFError, zlib.error):
+        # the function that reads the file reports it
+        return ""
+
+
 def _is_gzip(path: str) -> bool:
     return start_of(path, len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
@@ -138,33 +149,29 @@ def _reason(error: Exception, path: str) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+@dataclass(slots=True, eq=False)
 class Record:
-    """One JSON object of a file, with its place; reading a field of the wrong type records a problem."""
+    """One JSON object of a file, with its place; reading a field of the wrong type records a problem.
 
-    __slots__ = ("_diagnostics", "faulty", "line", "path", "values")
+    Attributes:
+        faulty: whether there was a problem.
+    """
 
-    def __init__(self, values: dict[str, Any], path: str, line: int, diagnostics: Diagnostics) -> None:
-        self.values = values
-        self.path = path
-        self.line = line
-        self.faulty = False
-        self._diagnostics = diagnostics
+    values: dict[str, Any]
+    path: str
+    line: int
+    diagnostics: Diagnostics
+    faulty: bool = False
 
     @property
     def location(self) -> str:
         """``file:line``, for messages."""
         return f"{self.path}:{self.line}"
 
-    def with_values(self, values: dict[str, Any]) -> Record:
-        """The record of the same place with other values; a fault of this one is a fault of it."""
-        record = Record(values, self.path, self.line, self._diagnostics)
-        record.faulty = self.faulty
-        return record
-
     def fault(self, kind: str, text: str) -> None:
         """Record a problem of this record; ``kind`` names it without the place."""
         self.faulty = True
-        self._diagnostics.error(f"{kind} in {self.path}", f"{self.location}: {text}")
+        self.diagnostics.error(f"{kind} in {self.path}", f"{self.location}: {text}")
 
     def identifier(self, key: str | IdKeys) -> str:
         """The id under ``key``; a problem, and "", where it is missing, blank or no string or whole number."""
@@ -190,13 +197,9 @@ class Record:
             self.fault(f"{key} that is no text", f"{key} {state}; it must be a string")
         return ""
 
-    def objects(self, key: str) -> list[dict[str, Any]]:
-        """The list of objects under ``key``; empty where it is missing or null."""
-        return self.objects_of(self.values, key)
-
-    def objects_of(self, values: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        """Return what `objects` does, for an object inside this record."""
-        entries = _or_empty(values.get(key))
+    def objects(self, key: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The list of objects under ``key`` of the record, or of an object in it; empty if missing or null."""
+        entries = _or_empty((self.values if values is None else values).get(key))
         if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
             return entries
         self.fault(f"wrong {key}", f"{key} is {shown(entries)}; it must be a list of objects")
@@ -219,11 +222,22 @@ def _or_empty(value: Any) -> Any:
 def read_json_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[Record]:
     """Yield the objects of a JSON Lines file. Invalid lines are reported and skipped."""
     for number, line in read_lines(path, diagnostics, span):
-        values, fault = _parsed(line)
-        if values is None:
-            diagnostics.error(f"bad lines in {path}", f"{path}:{number}: {fault}")
+        record = Record({}, path, number, diagnostics)
+        try:
+            values = json.loads(line)
+            if "\\u" in line and ("\\ud" in line or "\\uD" in line):
+                json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            record.fault("bad lines", _HALF_A_PAIR)
+            continue
+        except (ValueError, RecursionError) as error:
+            record.fault("bad lines", f"not JSON: {error}")
+            continue
+        if isinstance(values, dict):
+            record.values = values
+            yield record
         else:
-            yield Record(values, path, number, diagnostics)
+            record.fault("bad lines", f"a {type(values).__name__} where an object is expected")
 
 
 def read_json(
@@ -241,17 +255,3 @@ def read_json(
     else:
         return content
     return None
-
-
-def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:
-    try:
-        values = json.loads(line)
-        if "\\u" in line and ("\\ud" in line or "\\uD" in line):
-            json.dumps(values, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return None, _HALF_A_PAIR
-    except (ValueError, RecursionError) as error:
-        return None, f"not JSON: {error}"
-    if not isinstance(values, dict):
-        return None, f"a {type(values).__name__} where an object is expected"
-    return values, ""

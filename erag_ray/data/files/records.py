@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import TEXT_KEYS
 from erag_ray.data.files.ids import DOCUMENT_IDS, QUESTION_IDS
-from erag_ray.data.files.jsonl import WHOLE, Record, Span, open_bytes, read_json, read_json_lines, read_lines
+from erag_ray.data.files.jsonl import WHOLE, Record, Span, read_json, read_json_lines, read_lines, text_start
 from erag_ray.data.files.parquet import scan_parquet
 from erag_ray.store.files import ROW
 from erag_ray.store.huggingface import dataset_rows, is_dataset
 
-_START_BYTES = 1 << 16
 _OTHER_NAMES = {*TEXT_KEYS, "query", "answer", "golden_answers", "passage"}
 _TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
 
@@ -45,23 +43,9 @@ def read_records(
         yield from read_json_lines(path, diagnostics, span)
 
 
-def is_json_list(path: str) -> bool:
-    """Return whether a file is one JSON list, which cannot be read in parts."""
-    return _start(path).startswith("[")
-
-
-def _start(path: str) -> str:
-    try:
-        with open_bytes(path) as stream:
-            return stream.read(_START_BYTES).decode("utf-8-sig", errors="replace").lstrip()
-    except (OSError, EOFError, zlib.error):
-        # whoever reads the file reports it
-        return ""
-
-
 def _whole_json(path: str) -> Any:
     """Return the list that a file is, or the object over several lines; None for JSON Lines and unreadable files."""
-    start = _start(path)
+    start = text_start(path)
     first, newline, _ = start.partition("\n")
     if not start.startswith(("[", "{")):
         return None

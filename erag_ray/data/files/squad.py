@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import shown
-from erag_ray.data.files.jsonl import Record, open_bytes, read_json
+from erag_ray.data.files.jsonl import Record, read_json, text_start
 
 # underscores and Unicode's white space, to which Python adds four separators and Polars does not
 _BLANKS = re.compile(r"(?:_|[^\S\x1c-\x1f])+")
@@ -28,17 +27,12 @@ def is_squad(path: str) -> bool:
     """Return whether a file is one JSON object with a list ``data`` (and not JSON Lines)."""
     if not path.removesuffix(".gz").endswith(".json"):
         return False
+    start = text_start(path)
     try:
-        with open_bytes(path) as stream:
-            start = stream.read(1 << 16)
-    except (OSError, EOFError, zlib.error):
-        return False
-    first = start.lstrip().partition(b"\n")[0]
-    try:
-        content = json.loads(first)
+        content = json.loads(start.partition("\n")[0])
     except (ValueError, RecursionError):
         # the object spans several lines
-        return b'"data"' in start
+        return '"data"' in start
     return isinstance(content, dict) and isinstance(content.get("data"), list)
 
 
@@ -49,7 +43,7 @@ def read_squad(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
         shared = {key: value for key, value in article.items() if key != "paragraphs"}
         record = Record(article, path, number + 1, diagnostics)
         for paragraph in record.objects("paragraphs"):
-            for question in record.objects_of(paragraph, "qas"):
+            for question in record.objects("qas", paragraph):
                 number += 1
                 yield Record({**shared, **question}, path, number, diagnostics)
 

@@ -9,9 +9,9 @@ import io
 from collections.abc import Iterator
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.jsonl import WHOLE, Record, Span, spans_of
+from erag_ray.data.files.jsonl import WHOLE, Record, Span, spans_of, text_start
 from erag_ray.data.files.parquet import scan_parquet
-from erag_ray.data.files.records import is_json_list, read_records
+from erag_ray.data.files.records import read_records
 from erag_ray.data.files.squad import is_squad, page_name, read_squad_pages
 from erag_ray.data.passages.splitters import Page
 from erag_ray.store.files import is_folder, open_file
@@ -23,8 +23,9 @@ BLANK_LINE = "\n\n"
 
 def page_spans(path: str, num_bytes: int) -> list[Span]:
     """Return spans of about ``num_bytes`` bytes of a JSON Lines file; one span for any other format."""
-    is_lines = not (is_folder(path) or path.endswith(".parquet") or is_squad(path) or is_json_list(path))
-    return spans_of(path, num_bytes) if is_lines else [WHOLE]
+    if is_folder(path) or path.endswith(".parquet") or is_squad(path) or text_start(path).startswith("["):
+        return [WHOLE]
+    return spans_of(path, num_bytes)
 
 
 def read_pages(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[tuple[Page, Record]]:

@@ -42,7 +42,7 @@ def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
         record.fault(
             "predictions without output", f"query {query_id!r} of run {name!r} has no output{advice}"
         )
-    lists = [record.objects_of(output, "provenance") for output in record.objects("output")]
+    lists = [record.objects("provenance", output) for output in record.objects("output")]
     filled = [sources for sources in lists if sources]
     if len(filled) > 1:
         record.fault(
