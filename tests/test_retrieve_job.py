@@ -24,7 +24,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.retrieve import bm25, shards
+from erag_ray.retrieve import bm25
 from erag_ray.retrieve import stage as retrieving
 from erag_ray.retrieve.dense import index as dense
 from erag_ray.retrieve.lists import LIST_COLUMNS
@@ -240,7 +240,7 @@ def test_dense_shards_of_several_parts_give_the_same_lists(
 
 
 def stop_after_a_slice(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "QUERIES_PER_TASK", 1)
+    monkeypatch.setattr(bm25, "QUERIES_PER_TASK", 1)
     search = bm25.SearchWords.__call__
 
     def stops(self: bm25.SearchWords, number: int) -> None:

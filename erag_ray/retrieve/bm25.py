@@ -17,7 +17,7 @@ from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
 from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
 from erag_ray.retrieve.passage_fields import SEARCHED
-from erag_ray.retrieve.shards import read_found, write_queries
+from erag_ray.retrieve.shards import QUERIES_PER_TASK, read_found
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
@@ -76,14 +76,22 @@ class Bm25:
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
         analysed = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
-        num_slices = write_queries(analysed, work)
-        settings = {"index": index.address, "work": work.address, "depth": depth}
+        slices = list(analysed.iter_slices(QUERIES_PER_TASK))
+        for number, rows in enumerate(slices):
+            write_frame(rows, work, "queries", f"{part(number)}.parquet")
         doc_ids = read_frame(index, "documents.parquet")["doc_id"]
         is_compiled = queries.height * len(doc_ids) >= COMPILED_FROM
-        settings |= {"num_docs": len(doc_ids), "method": self.config.method, "is_compiled": is_compiled}
-        todo = undone(work, "found", ".parquet", num_slices)
+        settings = {
+            "index": index.address,
+            "work": work.address,
+            "depth": depth,
+            "num_docs": len(doc_ids),
+            "method": self.config.method,
+            "is_compiled": is_compiled,
+        }
+        todo = undone(work, "found", ".parquet", len(slices))
         do(Tasks(worker=SearchWords, settings=settings, numbers=todo, noun="searches"))
-        return ranked(read_found(work, num_slices), queries["query_id"], doc_ids, depth)
+        return ranked(read_found(work, len(slices)), queries["query_id"], doc_ids, depth)
 
 
 class SearchWords:

@@ -1,4 +1,4 @@
-"""BM25 by Lucene: the scores of BM25, ties, odd questions, actors. Skipped where the extra is not installed."""
+"""BM25 by Lucene: the scores of BM25, ties, odd questions. Skipped where the extra is not installed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import polars as pl
 import pytest
 from ranked_lists import corpus_of
 
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import lucene, make_retriever
-from erag_ray.retrieve.stage import retrieve
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import do_tasks
 
@@ -81,30 +80,6 @@ def test_a_half_written_index_is_written_again(tmp_path: pathlib.Path) -> None:
     (tmp_path / "lucene" / "lucene").mkdir(parents=True)
     (tmp_path / "lucene" / "lucene" / "segments_1").write_bytes(b"torn")
     assert lists_of(search(tmp_path, "lucene", corpus, ["delta"], 10)) == {"q0": ["c"]}
-
-
-@needs_lucene
-def test_actors_give_the_same_lists(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "queries.jsonl").write_text(
-        "".join(f'{{"id": "q{n}", "input": "alpha w{n}", "output": [{{"answer": "x"}}]}}\n' for n in range(9))
-    )
-    corpus_of({f"d{n}": ("", f"alpha w{n % 9}") for n in range(40)}).write_parquet(
-        tmp_path / "passages.parquet"
-    )
-    runs = []
-    for num_actors in (0, 2):
-        config = RetrieveConfig(
-            queries=[str(tmp_path / "queries.jsonl")],
-            passages=[str(tmp_path / "passages.parquet")],
-            retrievers={"lucene": RetrieverConfig(kind="lucene")},
-            search=SearchConfig(num_actors=num_actors),
-            out=str(tmp_path / f"out{num_actors}"),
-            progress=False,
-        )
-        (made,) = retrieve(config)
-        runs.append(pl.read_parquet(made.path))
-    assert runs[0].height == 9 * 40
-    assert runs[0].equals(runs[1])
 
 
 def test_without_the_extra_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
