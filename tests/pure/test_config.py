@@ -142,9 +142,9 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
          "5: retrievers.b.k1: expected a number, got x"),
         # values out of range
         ("out: a\ndepth: 0\n", "2: depth must be at least 1, got 0"),
-        ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must lie in 0..2, got 9"),
+        ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must be at most 2, got 9"),
         ("depth: 3\ncutoffs: [1]\nend_to_end_depths: [1, 4]\n", "3: end_to_end_depths: 4 is not within 1..depth=3"),
-        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must lie in 0..1, got 7"),
+        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must be at most 1, got 7"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_is_told_with_its_line(
