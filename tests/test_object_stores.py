@@ -20,7 +20,6 @@ from tiny import Tiny, compare, job_command, passage_line
 from erag_ray.analyses.means import MEANS
 from erag_ray.cli import access as reaching
 from erag_ray.cli.access import check_access
-from erag_ray.config.command_line.parsing import expand, map_paths
 from erag_ray.config.job import JobConfig
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -57,7 +56,12 @@ def copied(config: JobConfig, s3: str) -> JobConfig:
         place = pathlib.Path(path)
         return put(place.read_bytes(), s3, place.name) if place.is_file() else f"{s3}/{place.name}"
 
-    return map_paths(config, move)
+    moved = {
+        "queries": [move(path) for path in config.queries],
+        "passages": [move(path) for path in config.passages],
+        "runs": {name: move(path) for name, path in config.runs.items()},
+    }
+    return dataclasses.replace(config, out=move(config.out), cache_dir=move(config.cache_dir), **moved)
 
 
 # --- inputs ---
@@ -387,7 +391,7 @@ def test_a_wrong_address_ends_the_job_soon_and_with_one_message(tiny: Tiny, s3: 
 def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
     place = f"s3://bucket/{rest}"
     with pytest.raises(ValueError, match=r"path contains the character .*AWS_ENDPOINT_URL") as told:
-        expand(dataclasses.replace(tiny.config, cache_dir=place))
+        dataclasses.replace(tiny.config, cache_dir=place)
     assert "hunter2" not in str(told.value)
     with pytest.raises(ValueError, match="path contains the character"):
         Folder(place)

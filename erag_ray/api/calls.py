@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -19,7 +19,6 @@ from erag_ray.cli.job import job_folder
 from erag_ray.cli.jobs import JOBS
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
-from erag_ray.config.command_line.parsing import expand
 from erag_ray.config.job import JobConfig
 from erag_ray.config.keys.values import build
 from erag_ray.config.retrieval import RetrieverConfig, is_file_name
@@ -29,8 +28,6 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import on_stderr
 from erag_ray.support.registry import find
-
-Config = TypeVar("Config")
 
 READERS: Mapping[str, Callable[[object], object]] = {
     "judge": judge_config,
@@ -140,7 +137,7 @@ def job(name: str, **keys: Any) -> int:
         entry = find("job", name, JOBS)
     except ValueError as error:
         raise InputError([str(error)]) from error
-    config = _expanded(build(entry.config, keys))
+    config = build(entry.config, keys)
     with _messages(config), job_folder(config):
         return entry.main(config) or 0
 
@@ -181,14 +178,7 @@ def _job(
         name: READERS[name](value) for name, value in keys.items() if name in READERS and value is not None
     }
     config = build(JobConfig, {**inputs, **keys, **models, "reader": reader_keys, "out": out})
-    return _expanded(config), given
-
-
-def _expanded(config: Config) -> Config:
-    try:
-        return expand(config)
-    except ValueError as error:
-        raise InputError([str(error)]) from error
+    return config, given
 
 
 def _paths(value: object) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from erag_ray.config.command_line.parsing import paths_of
+from erag_ray.config.keys.values import paths_of
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError
 from erag_ray.support.uris import is_uri

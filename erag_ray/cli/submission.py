@@ -8,7 +8,7 @@ import pathlib
 import posixpath
 from typing import Any
 
-from erag_ray.config.command_line.parsing import paths_of
+from erag_ray.config.keys.values import paths_of
 from erag_ray.store.digests import CACHE
 from erag_ray.support.errors import InputError
 from erag_ray.support.uris import is_uri

@@ -17,6 +17,7 @@ from erag_ray.config.keys.values import (
     Flag,
     NotNegative,
     Number,
+    Path,
     Share,
     Text,
     Whole,
@@ -41,16 +42,6 @@ KNOWN = "known"
 class JobConfig(PassageKeys, QuestionKeys):
     """Inputs, reader, what to compute, and where it runs."""
 
-    PATHS: ClassVar = (
-        "queries",
-        "qrels",
-        "triviaqa_questions",
-        "passages",
-        "knowledge_source",
-        "runs",
-        "out",
-        "cache_dir",
-    )
     EVERYDAY: ClassVar = {
         "Inputs": ("queries", "passages", "runs", "retrievers", "num_queries"),
         "Reader": ("reader.kind", "reader.model", "reader.base_url"),
@@ -78,7 +69,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Run -> the corpus that it searches: one of corpora, or any name if the runs bring their texts. Documents get the
     corpus's name before their ids, so equal ids of two corpora stay apart."""
 
-    runs: dict[str, Text] = field(default_factory=dict)
+    runs: dict[str, Path] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
     texts as .jsonl)."""
 
@@ -189,10 +180,10 @@ class JobConfig(PassageKeys, QuestionKeys):
     num_permutations: Annotated[Whole, Field(ge=100)] = 1000
     """Random pairings of a measure and the end-to-end score behind each p-value of a correlation."""
 
-    out: Text = "results/job"
+    out: Path = "results/job"
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
-    cache_dir: Text = "results/store"
+    cache_dir: Path = "results/store"
     """Folder of all responses, shared by jobs: a response in it is never requested again."""
 
     ray_address: Text | None = None

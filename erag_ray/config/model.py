@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar
 
-from erag_ray.config.keys.values import Anything, AtLeast1, Keys, Text
+from erag_ray.config.keys.values import Anything, AtLeast1, Keys, Path, Text
 
 
 class ModelKeys(Keys):
     """A model, its limits and its batches."""
-
-    PATHS: ClassVar = ("model",)
 
     kind: Text = "fid"
     """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), vllm (the
@@ -21,7 +18,7 @@ class ModelKeys(Keys):
     options: dict[str, Anything] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
 
-    model: Text | None = None
+    model: Path | None = None
     """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE for a file that an installed Python
     package carries (by the name that is imported, or that pip shows); served: the name by which the server knows it.
     Code inside a model is never run."""

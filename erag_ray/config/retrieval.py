@@ -12,6 +12,7 @@ from erag_ray.config.keys.values import (
     Flag,
     Keys,
     NotNegative,
+    Path,
     Share,
     Text,
     Whole,
@@ -36,8 +37,6 @@ KEYS = {
 class RetrieverConfig(OutsideKeys):
     """One way to rank passages."""
 
-    PATHS: ClassVar = ("model",)
-
     kind: Text
     """bm25, lucene (BM25 by Lucene itself, with the extra of that name), dense (an encoder and exact search), rrf
     (reciprocal rank fusion of other runs), rerank (another run, scored again), random (the floor), langchain,
@@ -59,7 +58,7 @@ class RetrieverConfig(OutsideKeys):
     method: Literal["lucene", "robertson", "atire"] = "lucene"
     """bm25: the variant, as the package bm25s calls it."""
 
-    model: Text | None = None
+    model: Path | None = None
     """dense, rerank: a folder, a Hugging Face hub name, or package:NAME/FOLDER for one that an installed Python
     package carries. Code inside a model is never run."""
 
@@ -141,7 +140,6 @@ class SearchConfig(Keys):
 class RetrieveConfig(PassageKeys, QuestionKeys):
     """Questions, passages or the pages to make them from, and the retrievers to run."""
 
-    PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "knowledge_source", "out")
     EVERYDAY: ClassVar = {
         "Inputs": ("queries", "passages", "knowledge_source", "splitter", "num_queries"),
         "Retrieval": ("retrievers", "depth", "search.num_actors", "search.gpus_per_actor"),
@@ -158,7 +156,7 @@ class RetrieveConfig(PassageKeys, QuestionKeys):
     search: SearchConfig = field(default_factory=SearchConfig)
     """Where indexes are made and searched."""
 
-    out: Text = "results/retrieval"
+    out: Path = "results/retrieval"
     """Folder of <out>/runs/NAME.parquet, <out>/indexes and, from pages, <out>/corpus; not the out of another job."""
 
     progress: Flag = True

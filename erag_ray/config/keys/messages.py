@@ -85,7 +85,9 @@ def _problems(kind: type, fault: Any, key: str) -> Iterator[Problem]:
     of_name = path[-1:] == ("[key]",)
     config, key, hint = _at(kind, path[:-2] if of_name else path, key)
     bound = next(iter(fault.get("ctx", {})), "")
-    if kind_of_fault == "value_error":
+    if kind_of_fault == "value_error" and not any(map(is_config, members_of(hint))):
+        yield Problem(key, f"{key}: {fault['ctx']['error']}")
+    elif kind_of_fault == "value_error":
         yield from _of_checks(fault["ctx"]["error"], field_hints(config), key)
     elif of_name:
         yield Problem(key, f"{key}: the name {value!r} is not a text. Write {str(value)!r}")

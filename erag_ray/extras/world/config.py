@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from erag_ray.config.keys.values import Above0, AtLeast1, Keys, Number, Share, Text, Whole
+from erag_ray.config.keys.values import Above0, AtLeast1, Keys, Number, Path, Share, Whole
 
 PASSAGES_PER_DISTRICT = 64
 
@@ -14,9 +14,7 @@ PASSAGES_PER_DISTRICT = 64
 class WorldConfig(Keys):
     """A generated encyclopedia with questions of five tasks, in KILT's file formats."""
 
-    PATHS: ClassVar = ("out",)
-
-    out: Text = "results/world"
+    out: Path = "results/world"
     """Folder of the files."""
 
     seed: Whole = 0

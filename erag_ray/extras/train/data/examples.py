@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from erag_ray.config.keys.values import paths_of
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample
 from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.data.datasets.tasks import Dataset
@@ -94,7 +95,7 @@ def open_examples(config: TrainConfig, name: str) -> Examples:
 
 def file_stamps(config: ExamplesConfig) -> dict[str, str]:
     """Return file -> stamp (size and time)."""
-    return {path: file_stamp(path) for key in config.PATHS for path in getattr(config, key)}
+    return {path: file_stamp(path) for _, path in paths_of(config)}
 
 
 def _folder(config: TrainConfig, name: str) -> pathlib.Path:
