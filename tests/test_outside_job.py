@@ -25,8 +25,7 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.analyses.retrieval_measures import find_retrieval_measures
 from erag_ray.cli.job import run
-from erag_ray.config.outside import OUTSIDE_KINDS
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
+from erag_ray.config.retrieval import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.references import GOLD_PASSAGES

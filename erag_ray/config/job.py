@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from erag_ray.config.corpora import CorpusConfig, check_corpora
 from erag_ray.config.inputs import PassageKeys, QuestionKeys
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys.values import (
@@ -25,7 +24,14 @@ from erag_ray.config.keys.values import (
 )
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
+from erag_ray.config.retrieval import (
+    CorpusConfig,
+    RetrieveConfig,
+    RetrieverConfig,
+    SearchConfig,
+    check_corpora,
+    check_retrievers,
+)
 
 CREDITS = ("leave_one_out", "marginal", "shapley")
 """Ways to credit a document of a list with its part in the list's score."""

@@ -22,8 +22,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from erag_ray.config.outside import OUTSIDE_KINDS
-from erag_ray.config.retrieval import RetrieverConfig
+from erag_ray.config.retrieval import OUTSIDE_KINDS, RetrieverConfig
 from erag_ray.store.fingerprints import fingerprint
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import Do

@@ -92,7 +92,7 @@ class Lucene:
         searcher = java("io.anserini.search.SimpleSearcher")(index.at("lucene"))
         searcher.set_bm25(self.config.k1, self.config.b)
         numbered = queries["question"].to_frame().with_row_index("query")
-        found = [pl.DataFrame(schema=FOUND_COLUMNS)]
+        candidates = [pl.DataFrame(schema=FOUND_COLUMNS)]
         for batch in numbered.iter_slices(QUERIES_AT_A_TIME):
             texts, numbers = _strings(batch["question"]), _strings(batch["query"].cast(pl.String))
             rows: list[tuple[int, int, float]] = []
@@ -101,9 +101,9 @@ class Lucene:
                 # Anserini lowers ties, in the order of ids, by a millionth, which large scores cannot hold
                 hits = enumerate(one.getValue())
                 rows += [(int(one.getKey()), int(hit.docid), hit.score - 1e-12 * rank) for rank, hit in hits]
-            found.append(pl.DataFrame(rows, schema=FOUND_COLUMNS, orient="row"))
+            candidates.append(pl.DataFrame(rows, schema=FOUND_COLUMNS, orient="row"))
         doc_ids = read_frame(index, "documents.parquet")["doc_id"]
-        return ranked(pl.concat(found), queries["query_id"], doc_ids, depth)
+        return ranked(pl.concat(candidates), queries["query_id"], doc_ids, depth)
 
 
 @functools.cache

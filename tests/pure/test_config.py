@@ -134,7 +134,7 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
         ("annotators: erag\n", "1: annotators: expected a list of texts, got erag. Write annotators: [erag]"),
         ("reader: gpt-4\n", "1: reader: expected keys (kind, model, options, ...), got gpt-4. Write reader.model: "
          "gpt-4"),
-        ("retrievers: {a: bm25}\n", "1: retrievers.a: expected keys (kind, model, object, ...), got bm25. Write "
+        ("retrievers: {a: bm25}\n", "1: retrievers.a: expected keys (kind, model, searches, ...), got bm25. Write "
          "retrievers.a.kind: bm25"),
         ("reader: {model: {name: x}}\n", "1: reader.model: expected a text or null, got keys (name)"),
         ("runs: a.trec\n", "1: runs: expected names with values, got a.trec. Write runs.NAME: a.trec"),
