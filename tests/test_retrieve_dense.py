@@ -20,7 +20,6 @@ from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import LIST_COLUMNS
-from erag_ray.retrieve.rrf import ReciprocalRank
 from erag_ray.retrieve.stage import do_here
 from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
@@ -251,7 +250,7 @@ def run_of(**lists: str) -> pl.DataFrame:
 
 
 def test_reciprocal_ranks_by_hand() -> None:
-    fusing = ReciprocalRank(config=RetrieverConfig(kind="rrf", of=["a", "b"]))
+    fusing = make_retriever("fused", RetrieverConfig(kind="rrf", of=["a", "b"]))
     found = fusing.fuse([run_of(q1="x y z", q2="x"), run_of(q1="y x w")], 3)
     expected = [
         # x and y change places: a tie, the last id first; z is third in one run, w in the other
@@ -266,7 +265,7 @@ def test_reciprocal_ranks_by_hand() -> None:
 
 def test_fusing_looks_as_far_down_as_it_is_told() -> None:
     config = RetrieverConfig(kind="rrf", of=["a", "b"], candidates=1, rrf_k=1)
-    found = ReciprocalRank(config=config).fuse([run_of(q1="x y z"), run_of(q1="y x w")], 3)
+    found = make_retriever("fused", config).fuse([run_of(q1="x y z"), run_of(q1="y x w")], 3)
     assert found.select("doc_id", "score").rows() == [("y", 0.5), ("x", 0.5)]
 
 

@@ -13,10 +13,10 @@ import bm25s
 import numpy as np
 import polars as pl
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
 from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
 from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.run import Indexed
 from erag_ray.retrieve.shards import QUERIES_PER_TASK, read_found
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
@@ -31,10 +31,8 @@ ARRAYS = ("data", "indices", "indptr")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bm25:
+class Bm25(Indexed):
     """BM25 by `bm25s`, with Pyserini's k1 and b by default."""
-
-    config: RetrieverConfig
 
     def __post_init__(self) -> None:
         analyser_named(self.config.analyser)

@@ -23,9 +23,9 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.lists import FOUND_COLUMNS, ranked
 from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.run import Indexed
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import Do, read_frame, write_frame
 from erag_ray.support.errors import InputError
@@ -38,10 +38,8 @@ PACKAGES = ("pyserini", "jnius")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lucene:
+class Lucene(Indexed):
     """BM25 by Lucene, as Pyserini has it: one index on a path."""
-
-    config: RetrieverConfig
 
     def __post_init__(self) -> None:
         missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]

@@ -87,4 +87,4 @@ def test_without_the_extra_the_message_says_what_to_install(monkeypatch: pytest.
     with pytest.raises(
         ValueError, match=r"lucene needs the packages pyserini, jnius: pip install 'erag-ray\[lucene\]'"
     ):
-        lucene.Lucene(config=RetrieverConfig(kind="lucene"))
+        make_retriever("lucene", RetrieverConfig(kind="lucene"))

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.dense.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named
 from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import candidates, ranked
 from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.run import Indexed
 from erag_ray.retrieve.shards import TEXTS_PER_PART, read_found
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
@@ -36,11 +36,9 @@ MOST_ON_A_GPU = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dense:
+class Dense(Indexed):
     """A dense retriever: an encoder and exact search."""
 
-    name: str
-    config: RetrieverConfig
     source: ModelSource = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import inspect
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -14,8 +14,7 @@ from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.outside.adapters import ADAPTERS, Adapter, Search, as_search
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.outside.searching import search_all
-from erag_ray.retrieve.run import Run, Sources
-from erag_ray.store.folder import Folder
+from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.sharded_tasks import Do
 from erag_ray.support.errors import InputError
 from erag_ray.support.masking import Secret
@@ -56,15 +55,14 @@ def _revision_of(retriever: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutsideRetriever:
+class OutsideRetriever(Retriever):
     """An object that a config names, or an HTTP service.
 
     Raises:
         ValueError: the object cannot be imported, or the environment has no key.
     """
 
-    config: RetrieverConfig
-    name: str
+    brings_texts: ClassVar = True
 
     def __post_init__(self) -> None:
         if self.config.kind == "http":
@@ -77,6 +75,18 @@ class OutsideRetriever:
         """All that the lists depend on: the object or the service, and its revision."""
         values = {key: getattr(self.config, key) for key in SETTINGS}
         return {key: value for key, value in values.items() if value is not None}
+
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Ask the retriever all questions that an interrupted job has not asked."""
+        return search_all(
+            self.open(),
+            sources.queries,
+            run.job.depth,
+            name=f"retrievers.{self.name}",
+            retries=self.config.retries,
+            show=run.job.progress,
+            work=run.work,
+        )
 
     def open(self) -> Search:
         """Return the search; an object that a function makes is made now.
@@ -109,30 +119,3 @@ def _makes(retriever: Any, adapter: Adapter) -> bool:
     if isinstance(retriever, type) or not inspect.isroutine(retriever):
         return isinstance(retriever, type)
     return not adapter.fits(retriever) or not inspect.signature(retriever).parameters
-
-
-class OutsideRun(Run):
-    """A run whose retriever has its own index and brings the texts of its documents."""
-
-    brings_texts = True
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        # other passages change nothing
-        self.made_from["inputs"] = dict(self.stamps["queries"])
-
-    def needs_passages(self) -> bool:
-        """Return False."""
-        return False
-
-    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Ask the retriever all questions that an interrupted job has not asked."""
-        return search_all(
-            self.retriever.open(),
-            sources.queries,
-            self.job.depth,
-            name=f"retrievers.{self.name}",
-            retries=self.config.retries,
-            show=self.job.progress,
-            work=work,
-        )
