@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
-from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
+from erag_ray.retrieve.lists import FOUND_COLUMNS, QUERIES_PER_TASK, best, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.run import Indexed
-from erag_ray.retrieve.shards import QUERIES_PER_TASK, read_found
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame

@@ -20,10 +20,9 @@ import polars as pl
 
 from erag_ray.retrieve.dense.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import candidates, ranked
+from erag_ray.retrieve.lists import TEXTS_PER_PART, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.run import Indexed
-from erag_ray.retrieve.shards import TEXTS_PER_PART, read_found
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource

@@ -25,10 +25,9 @@ from erag_ray.retrieve.dense.encoders import (
 )
 from erag_ray.retrieve.dense.index import Dense, parts_of
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import LIST_COLUMNS, by_score
+from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, by_score
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.run import Retriever, Run, Sources
-from erag_ray.retrieve.shards import PAIRS_PER_PART
 from erag_ray.store.arrays import open_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
