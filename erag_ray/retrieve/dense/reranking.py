@@ -72,7 +72,7 @@ class ByVectors(Retriever):
         do: Do,
     ) -> pl.DataFrame:
         """Rerank the lists of a run; documents without a vector (blank ones) are left out."""
-        num_parts = dense.encode_queries(queries, work, do)
+        num_parts = dense.encode(queries.select(text="question"), "query", work, do)
         parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
         documents = read_frame(index, "documents.parquet")
