@@ -230,7 +230,9 @@ def _oriented(pairs: pl.DataFrame, alpha: float) -> pl.DataFrame:
             pair=pl.when(is_reversed)
             .then(pl.format("{} - {}", "run_b", "run_a"))
             .otherwise(pl.format("{} - {}", "run_a", "run_b")),
-            documents=pl.format("k = {}", "depth"),
+            documents=pl.when(pl.col("depth") > 0)
+            .then(pl.format("k = {}", "depth"))
+            .otherwise(pl.lit("end to end")),
             difference=_signed("difference", "difference", is_reversed),
             low=_signed("low_adjusted", "high_adjusted", is_reversed),
             high=_signed("high_adjusted", "low_adjusted", is_reversed),
