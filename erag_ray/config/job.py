@@ -82,6 +82,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """Runs to be made first: name -> how (see erag-ray retrieve); they are added to the given ones."""
 
+    outputs: list[Path] = field(default_factory=list)
+    """Outputs that exist, as {"query_id", "run", "output"} with depth and documents where known, or with "doc_id" in
+    place of "run" for the output with one document: JSON Lines (.gz too), Parquet or hf:NAME:SPLIT. The reader is asked
+    only for others; if no reader is configured, those are missing, and null."""
+
     retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
 
@@ -301,9 +306,19 @@ class JobConfig(PassageKeys, QuestionKeys):
         require(is_even, f"shapley_permutations must be an even number of at least 4, got {count}")
 
     @property
+    def asks_reader(self) -> bool:
+        """Whether the reader is asked: not where outputs are given and no reader is configured."""
+        return not self.outputs or self.reader != ReaderConfig()
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether outputs may be sentences: of a chat model, and given ones of systems that are not known."""
+        return self.reader.is_chat or not self.asks_reader
+
+    @property
     def default_score(self) -> str | None:
         """The score of short answers where the config names none: match for a chat model (None: exact_match)."""
-        return "match" if self.reader.is_chat and self.score is None else None
+        return "match" if self.is_chat and self.score is None else None
 
     @property
     def depths(self) -> list[int]:

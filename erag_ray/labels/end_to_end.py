@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from erag_ray.config.job import JobConfig
+from erag_ray.inference.planning.given import given_notes, without_given
 from erag_ray.inference.planning.plan import end_to_end_lists
 from erag_ray.inference.stage import Finished
 from erag_ray.inputs.dependencies import end_to_end_settings
@@ -24,6 +25,8 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
 from erag_ray.support.progress import stage_progress
 
+LIST = ["run_id", "query_id", "depth"]
+
 
 def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Score the answers to all lists, sealed as UTILITY; seal the answers and the lengths of their prompts.
@@ -38,6 +41,7 @@ def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> N
     """
     store, lists = TableStore(config.out), end_to_end_lists(config, inputs)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
+    given = {"given": finished.plan.given} if config.outputs else {}
     outputs = finished.responses.select(*RESPONSES.key, "output", "num_prompt_tokens")
     with stage_progress("end-to-end scores", show=config.progress):
         stage = Stage(
@@ -46,7 +50,7 @@ def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> N
             settings=end_to_end_settings(config, inputs.datasets),
             sources=digests(store, [QUERIES]),
             inputs=frame_digests(
-                {"lists": lists, "requests": finished.requests, "outputs": outputs, **judged}
+                {"lists": lists, "requests": finished.requests, "outputs": outputs, **judged, **given}
             ),
             names=scores_of(inputs.queries),
             make=functools.partial(_make, config, inputs, finished, lists),
@@ -59,14 +63,19 @@ def _make(
     config: JobConfig, inputs: Inputs, finished: Finished, lists: pl.DataFrame, append: Append
 ) -> Mapping[str, object]:
     scoring = scoring_of(finished.judgements)
-    rows = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
+    given = finished.plan.given.filter(pl.col("run_id") != "")
+    to_request = without_given(lists, given, LIST)
+    answers = list_responses(to_request, finished.requests.filter(kind=ANSWER.name), finished.responses)
+    columns = [*LIST_OUTPUTS.columns.names, "num_prompt_tokens"]
+    both = pl.concat([answers.select(columns), given.select(columns)])
+    rows = lists.select(LIST).join(both, on=LIST, maintain_order="left")
     outputs = rows.select(LIST_OUTPUTS.columns.names)
     append(UTILITY, utility_of(outputs, inputs.queries, scoring))
     check_scores(scoring, config)
     append(LIST_OUTPUTS, outputs)
     append(LIST_TOKENS, rows.select(LIST_TOKENS.columns.names))
     notes = sample_notes(config, inputs.queries, inputs.runs)
-    return {"notes": [*notes, *score_notes(scoring, "outputs of lists")]}
+    return {"notes": [*given_notes(finished.plan.given), *notes, *score_notes(scoring, "outputs of lists")]}
 
 
 def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:

@@ -96,7 +96,8 @@ def _outputs(done: Finished, inputs: Inputs) -> pl.DataFrame:
     answers = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS)
     values = done.values(inputs)
     parts = [values[ANSWER].select("query_id", output="value")] if ANSWER in values else []
-    return pl.concat([answers.select("query_id", "output"), *parts])
+    texts = (frame.select("query_id", "output") for frame in (answers, done.plan.given))
+    return pl.concat([*texts, *parts])
 
 
 def _pending_outputs(done: Finished) -> pl.DataFrame:
@@ -139,5 +140,5 @@ def _describe(
         return
     requests = done.requests.filter(kind=ANSWER.name)
     lists = done.plan.answered.lists
-    table = describe_judgements(lists, requests, done.responses, inputs.queries, judgements)
+    table = describe_judgements(lists, requests, done.responses, inputs.queries, judgements, done.plan.given)
     TableStore("/".join([config.out.rstrip("/"), plan.stage])).write(table, JUDGEMENTS)

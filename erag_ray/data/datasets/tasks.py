@@ -66,7 +66,7 @@ class ScoreRule:
         if is_configured or self.default(dataset) == dataset.score:
             return ""
         return (
-            f"data set {name!r}: score {self.score(name, dataset)}, since the reader is a chat model "
+            f"data set {name!r}: score {self.score(name, dataset)}, since outputs may be sentences "
             f"(score: {dataset.score} for whole outputs)"
         )
 
