@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -344,25 +344,18 @@ class JobConfig(PassageKeys, QuestionKeys):
     def _retrieval(self, corpus: str, retrievers: dict[str, RetrieverConfig]) -> RetrieveConfig:
         """The job that makes the runs that search a corpus ("": the job's only one)."""
         source = self.corpora.get(corpus, self)
-        return RetrieveConfig(
-            queries=self.queries,
-            query_format=self.query_format,
-            question_fields=self.question_fields,
-            qrels=self.qrels,
-            triviaqa_questions=self.triviaqa_questions,
-            dataset=self.dataset,
-            filters=self.filters,
-            num_queries=None if self.retrieve_all else self.num_queries,
-            seed=self.seed,
-            passages=source.passages,
-            knowledge_source=source.knowledge_source,
-            splitter=source.splitter,
+        questions = {one.name: getattr(self, one.name) for one in fields(QuestionKeys)}
+        passages = {one.name: getattr(source, one.name) for one in fields(PassageKeys)}
+        config = RetrieveConfig(
+            **questions,
+            **passages,
             retrievers=retrievers,
             depth=self.retrieval_depth or self.depth,
             search=self.search,
             out="/".join([self.out.rstrip("/"), "retrieval", *filter(None, [corpus])]),
             progress=self.progress,
         )
+        return replace(config, num_queries=None) if self.retrieve_all else config
 
     def with_retrieved(self) -> JobConfig:
         """The config with the runs that are made, and the passages that knowledge sources give, as given ones."""
