@@ -47,29 +47,31 @@ def encoder(folder: str, preset: str, **settings: Any) -> Encoder:
 # --- presets ---
 
 
-def test_contriever_is_a_mean_without_prefix_and_without_normalisation(bert: str) -> None:
-    for role in ("query", "passage"):
-        found = encoder(bert, "contriever")(TEXTS, role)
-        expected = [vector(bert, text, pooling="mean", is_normalised=False) for text in TEXTS]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("architecture", ["bert", "xlm_roberta"])
-def test_e5_has_a_prefix_for_each_role_and_length_1(
-    architecture: str, request: pytest.FixtureRequest
+@pytest.mark.parametrize(
+    ("preset", "architecture", "pooling", "has_prefix", "is_normalised"),
+    [
+        ("contriever", "bert", "mean", False, False),
+        ("e5", "bert", "mean", True, True),
+        ("e5", "xlm_roberta", "mean", True, True),
+        ("bge-m3", "xlm_roberta", "cls", False, True),
+    ],
+)
+def test_a_preset_has_its_pooling_prefixes_and_length(
+    preset: str,
+    architecture: str,
+    pooling: str,
+    has_prefix: bool,
+    is_normalised: bool,
+    request: pytest.FixtureRequest,
 ) -> None:
     folder = request.getfixturevalue(architecture)
     for role in ("query", "passage"):
-        found = encoder(folder, "e5")(TEXTS, role)
-        expected = [vector(folder, f"{role}: {text}", pooling="mean", is_normalised=True) for text in TEXTS]
+        found = encoder(folder, preset)(TEXTS, role)
+        prefix = f"{role}: " if has_prefix else ""
+        expected = [
+            vector(folder, prefix + text, pooling=pooling, is_normalised=is_normalised) for text in TEXTS
+        ]
         np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_bge_m3_is_the_first_token_with_length_1(xlm_roberta: str) -> None:
-    found = encoder(xlm_roberta, "bge-m3")(TEXTS, "passage")
-    expected = [vector(xlm_roberta, text, pooling="cls", is_normalised=True) for text in TEXTS]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
 
 
 def test_longer_texts_lose_their_end(bert: str) -> None:

@@ -161,7 +161,8 @@ def _advice(members: Sequence[Any], value: Any, key: str) -> str:
         needed = [field.name for field in dataclasses.fields(member) if is_required(field)]
         names = [*needed, *filter("model".__eq__, field_hints(member))]
         return f". Write {key}.{names[0]}: {value}" if names else ""
-    if member in FORMS and not isinstance(FORMS[member](Written(value)), str):
+    is_text = getattr(value, "is_quoted", True)
+    if member in FORMS and is_text and not isinstance(FORMS[member](Written(value)), str):
         return f". Write {value} without quotes"
     near = nearest(value, ("true", "false")) if member is bool else None
     return f". Did you mean {near}?" if near else ""
