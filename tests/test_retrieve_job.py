@@ -153,6 +153,14 @@ def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
     [
         ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
         ({"retrievers": {}}, "retrievers: name at least one"),
+        (
+            {"retrievers": {**BM25, "again": RetrieverConfig(kind="rerank", of=["bm25"], by="bm25")}},
+            r"retrievers\.again: by: bm25 is not dense",
+        ),
+        (
+            {"retrievers": {**BOTH, "f": RetrieverConfig(kind="rrf", of=[*BOTH], candidates=9)}},
+            r"retrievers\.f: candidates: 9 is more than depth 3",
+        ),
         *[
             ({"retrievers": {name: RetrieverConfig(kind="bm25")}}, "cannot be a file name")
             for name in ("a/b", "..", ".", "", " a", "a\n", "x" * 200)
@@ -454,15 +462,6 @@ def test_a_retriever_that_cannot_be(settings: dict[str, Any], named: str) -> Non
         RetrieverConfig(**settings)
 
 
-def test_what_reranks_by_something_else_than_vectors_is_refused(tiny: Tiny) -> None:
-    again = RetrieverConfig(kind="rerank", of=["bm25"], by="bm25")
-    with pytest.raises(ValueError, match=r"retrievers\.again: by: bm25 is not dense"):
-        config_of(tiny, retrievers={**BM25, "again": again})
-    deep = RetrieverConfig(kind="rrf", of=["bm25", "bm25_lead"], candidates=9)
-    with pytest.raises(ValueError, match=r"retrievers\.f: candidates: 9 is more than depth 3"):
-        config_of(tiny, retrievers={**BOTH, "f": deep})
-
-
 def test_what_the_runs_find_is_counted_over_all_questions(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,7 +488,7 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     # sealed: the same again reads no passages
     with monkeypatch.context() as patch:
         patch.setattr(sanity, "load_corpus", lambda *arguments, **named: pytest.fail("passages were loaded"))
-        assert find_retrieval_measures(config, by_name_of(config)) == shown
+        assert find_retrieval_measures(config, retrieve(config)) == shown
     # other answers are seen, though the runs are the same
     tiny.queries.write_text(tiny.queries.read_text().replace("1874", "nothing"))
     find_retrieval_measures(config, retrieve(config))
@@ -499,16 +498,6 @@ def test_what_the_runs_find_is_counted_over_all_questions(
         .filter(run_id="bm25", measure="contains_answer", cutoff=5)
     )
     assert again["value"].item() < found["contains_answer", 5][0]
-
-
-def by_name_of(config: RetrieveConfig) -> list[MadeRun]:
-    """The runs as they are sealed."""
-    manifests = [
-        json.loads(pathlib.Path(config.run(name)).with_suffix(".json").read_text())
-        for name in config.retrievers
-    ]
-    keys = ("run_id", "num_queries", "num_without_list", "num_rows", "sha256")
-    return [MadeRun(path=config.run(one["run_id"]), **{key: one[key] for key in keys}) for one in manifests]
 
 
 # --- a sample of the questions ---
