@@ -120,7 +120,7 @@ class Dense:
 
     def search(self, *texts: str, depth: int = 10) -> pl.DataFrame:
         found: pl.DataFrame = self.retriever.search(
-            self.index, questions(*texts), self.work(), depth, 1000, do_here
+            self.index, questions(*texts), self.work(), depth, do_here
         )
         return found
 

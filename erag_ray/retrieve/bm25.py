@@ -66,9 +66,7 @@ class Bm25(Indexed):
         write_frame(pl.DataFrame({"word": list(numbers)}, schema={"word": pl.String}), index, "words.parquet")
         write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
 
-    def search(
-        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
-    ) -> pl.DataFrame:
+    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
         """The lists of QUERIES; one that matches nothing has no row."""
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))

@@ -81,9 +81,7 @@ class Lucene(Indexed):
         index.prune(unfinished)
         write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
 
-    def search(
-        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
-    ) -> pl.DataFrame:
+    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
         """Return the lists of QUERIES; one that matches nothing has no row."""
         java = open_java()
         java("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)

@@ -238,13 +238,8 @@ class Indexed(Retriever):
         """Write the index of CORPUS."""
 
     @abc.abstractmethod
-    def search(
-        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
-    ) -> pl.DataFrame:
-        """Return RUNS without run_id; a query without matches has no row.
-
-        ``work`` is for intermediate files; an index in shards is searched by ``per_shard`` passages a task.
-        """
+    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
+        """Return RUNS without run_id; a query without matches has no row. ``work`` is for intermediate files."""
 
     def needs_passages(self, run: Run) -> bool:
         """Return whether the index is missing."""
@@ -263,8 +258,7 @@ class Indexed(Retriever):
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Search the index."""
-        per_shard = run.job.search.passages_per_shard
-        return self.search(run.index, sources.queries, run.work, run.job.depth, per_shard, do)
+        return self.search(run.index, sources.queries, run.work, run.job.depth, do)
 
 
 def _index_made_from(run: Run) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
     def ours() -> None:
         work.delete_folder()
-        retriever.search(index, queries, work, config.depth, PER_SHARD, do_tasks)
+        retriever.search(index, queries, work, config.depth, do_tasks)
 
     engine, numbers = open_index(index, num_docs=size, method="lucene", is_compiled=True)
 

@@ -29,7 +29,7 @@ def searched(corpus: pl.DataFrame, *texts: str, depth: int = 50, **settings: obj
     with tempfile.TemporaryDirectory() as place:
         index, work = Folder(f"{place}/index"), Folder(f"{place}/work")
         retriever.build(corpus, index, do_here)
-        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, 1000, do_here)
+        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, do_here)
     return found
 
 

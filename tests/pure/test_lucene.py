@@ -28,7 +28,7 @@ def search(
     asked = pl.DataFrame(
         {"query_id": [f"q{number}" for number in range(len(questions))], "question": questions}
     )
-    found: pl.DataFrame = retriever.search(index, asked, work, depth, 1000, do_tasks)
+    found: pl.DataFrame = retriever.search(index, asked, work, depth, do_tasks)
     return found
 
 

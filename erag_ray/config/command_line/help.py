@@ -12,7 +12,6 @@ import os
 import shutil
 import sys
 import textwrap
-import typing
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -22,8 +21,8 @@ from erag_ray.config.keys.names import (
     config_in,
     field_hints,
     field_types,
+    inner_hint,
     is_config,
-    members_of,
     type_text,
     unknown_key,
 )
@@ -84,11 +83,8 @@ def _group(kind: type, path: str, shown: Sequence[str] = ()) -> Iterator[str]:
 
 def _config_at(kind: Any, path: str) -> Any:
     """Return the config below a key with dots, also one of several by name."""
-    for name in path.split("."):
-        hint = field_hints(kind).get(name)
-        named = [typing.get_args(one)[1] for one in members_of(hint) if typing.get_origin(one) is dict]
-        kind = config_in(named[0] if named else hint)
-    return kind
+    hint = functools.reduce(inner_hint, path.split("."), kind)
+    return config_in(inner_hint(hint, "") or hint)
 
 
 def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:

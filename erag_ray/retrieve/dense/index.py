@@ -22,7 +22,7 @@ from erag_ray.retrieve.dense.encoders import Encoder, Role, encoder_settings, fi
 from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import TEXTS_PER_PART, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
-from erag_ray.retrieve.run import Indexed
+from erag_ray.retrieve.run import Indexed, Run, Sources
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
@@ -85,10 +85,21 @@ class Dense(Indexed):
         do(Tasks(worker=EncodeTexts, settings=settings, numbers=todo, noun=noun))
         return len(parts)
 
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Search the index, in shards of the size that the job has."""
+        per_shard = run.job.search.passages_per_shard
+        return self.search(run.index, sources.queries, run.work, run.job.depth, do, per_shard)
+
     def search(
-        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
+        self,
+        index: Folder,
+        queries: pl.DataFrame,
+        work: Folder,
+        depth: int,
+        do: Do,
+        per_shard: int = 1_000_000,
     ) -> pl.DataFrame:
-        """Return the lists of QUERIES; a blank query has no row."""
+        """Return the lists of QUERIES; a blank query has no row. A task searches ``per_shard`` texts."""
         num_slices = self.encode(queries.select(text="question"), "query", work, do)
         num_parts, texts_per_part = parts_of(index)
         parts_per_shard = max(1, per_shard // texts_per_part)
