@@ -438,6 +438,10 @@ def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, A
         tiny.with_config(**changes)
 
 
+OUTSIDE = {"object": "my:retriever", "revision": "1"}
+HTTP = {"kind": "http", "revision": "1", "url": "http://c"}
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -455,6 +459,17 @@ def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, A
         ({"kind": "random", "of": ["x"]}, "of is given, but random does not look at it"),
         ({"kind": "a:b", "k1": 2.0}, "k1 is given, but a:b does not look at it"),
         ({"kind": "rrf", "of": ["x", "x"]}, "a run comes twice"),
+        ({"kind": "langchain", "object": "my:retriever"}, "revision: langchain needs one"),
+        ({**OUTSIDE, "kind": "python", "revision": " "}, "revision: python needs one"),
+        ({"kind": "haystack", "revision": "1"}, "object must be package.module:name, got None"),
+        ({**OUTSIDE, "kind": "llama_index", "object": "retriever"}, "package.module:name, got retriever"),
+        ({**OUTSIDE, "kind": "python", "url": "http://c"}, "url is given, but python does not look at it"),
+        ({"kind": "bm25", "revision": "1"}, "revision is given, but bm25 does not look at it"),
+        ({**HTTP, "url": None}, "url: http needs one"),
+        ({**HTTP, "url": "localhost:80"}, "url: localhost:80 is no http:// or https://"),
+        ({**HTTP, "url": "http://a:b@c/"}, "url must be an address without a name, a password"),
+        ({**HTTP, "url": "http://c/?key=1"}, "url must be an address without a name, a"),
+        ({**HTTP, "api_key_env": "sk-1"}, "be the name of a variable"),
     ],
 )
 def test_a_retriever_that_cannot_be(settings: dict[str, Any], named: str) -> None:

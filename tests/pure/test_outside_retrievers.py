@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.data.files.documents import Document, document_of, text_id, with_text
 from erag_ray.retrieve.outside import searching
 from erag_ray.retrieve.outside.adapters import as_search
@@ -401,31 +400,3 @@ def test_lists_are_the_first_documents_whatever_repeats(lists: list[list[str]], 
         firsts.group_by("text").agg(pl.col("doc_id").n_unique())["doc_id"].to_list()
         == [1] * firsts["text"].n_unique()
     )
-
-
-NAMED = {"object": "my:retriever", "revision": "1"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys", "message"),
-    [
-        ("langchain", {"object": "my:retriever"}, "revision: langchain needs one"),
-        ("python", {"object": "my:retriever", "revision": " "}, "revision: python needs one"),
-        ("haystack", {"revision": "1"}, "object must be package.module:name, got None"),
-        ("llama_index", {**NAMED, "object": "retriever"}, "must be package.module:name, got retriever"),
-        ("http", {"revision": "1"}, "url: http needs one"),
-        ("http", {"revision": "1", "url": "localhost:80"}, "url: localhost:80 is no http:// or https://"),
-        (
-            "http",
-            {"revision": "1", "url": "http://a:b@c/"},
-            "url must be an address without a name, a password",
-        ),
-        ("http", {"revision": "1", "url": "http://c/?key=1"}, "url must be an address without a name, a"),
-        ("http", {"revision": "1", "url": "http://c", "api_key_env": "sk-1"}, "be the name of a variable"),
-        ("python", {**NAMED, "url": "http://c"}, "url is given, but python does not look at it"),
-        ("bm25", {"revision": "1"}, "revision is given, but bm25 does not look at it"),
-    ],
-)
-def test_keys_are_checked(kind: str, keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        RetrieverConfig(kind=kind, **keys)
