@@ -148,6 +148,14 @@ def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
     assert not (pathlib.Path(wrong.out) / "runs").exists()
 
 
+def test_a_model_that_is_missing_is_named_also_where_another_run_reranks_by_it(tiny: Tiny) -> None:
+    retrieve(config_of(tiny, retrievers=BM25))
+    dense = RetrieverConfig(kind="dense", model=str(tiny.folder / "nowhere"))
+    again = RetrieverConfig(kind="rerank", of=["bm25"], by="dense")
+    with pytest.raises(InputError, match=r"retrievers\.dense\.model: there is no folder"):
+        retrieve(config_of(tiny, retrievers={**BM25, "dense": dense, "again": again}))
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -65,10 +65,10 @@ def _retrieve(
     for name, retriever in retrievers.items():
         others = {other: runs[other] for other in retriever.config.others if other in runs}
         runs[name] = Run(config, retriever, others, stamps)
-    # load the passages only if a run needs them
+    # load the passages only if a run needs them, or to name their problems next to others
     existing = {name: run.sealed() for name, run in runs.items()}
     missing = [run for name, run in runs.items() if existing[name] is None]
-    needed = not runs or any(run.retriever.needs_passages(run) for run in missing)
+    needed = bool(diagnostics.errors) or any(run.retriever.needs_passages(run) for run in missing)
     with stage_progress("loading passages", show=config.progress):
         corpus = load_passages(passages, diagnostics) if needed else pl.DataFrame(schema=CORPUS_COLUMNS)
     diagnostics.raise_errors()
