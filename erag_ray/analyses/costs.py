@@ -113,7 +113,8 @@ def show_tokens(view: View) -> Iterator[Table]:
     utility = view.rows(MEANS).filter(annotator=END_TO_END).select("run_id", "depth", "mean", "low", "high")
     order = [*view.runs, *REFERENCE_NAMES]
     lists = lengths.filter(pl.col("run_id").is_in(order)).join(utility, on=["run_id", "depth"], how="left")
-    if view.results[LIST_TOKENS].height:
+    # those that nobody counted are 0
+    if lists["num_prompt_tokens"].sum():
         yield listing(
             rows_of(in_run_order(lists, order).sort("run_number", "depth")),
             (

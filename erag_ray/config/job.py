@@ -87,6 +87,10 @@ class JobConfig(PassageKeys, QuestionKeys):
     place of "run" for the output with one document: JSON Lines (.gz too), Parquet or hf:NAME:SPLIT. The reader is asked
     only for others; if no reader is configured, those are missing, and null."""
 
+    verdicts: list[Path] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
+    """People's verdicts on outputs, as {"query_id", "run", "verdict", "annotator"}, or on documents, with "doc_id" in
+    place of "run": how far scores, judge and labels agree with them. A verdict is true, false, 1 or 0."""
+
     retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
 
