@@ -56,6 +56,6 @@ def _labels(evidence: Evidence, questions: pl.DataFrame, kind: Kind) -> pl.DataF
     key = [name for name in ("query_id", "fact") if name in questions.columns]
     # a query's documents often lead to the same output
     distinct = outputs.select("query_id", "output").unique(maintain_order=True)
-    pairs = distinct.join(questions.select(key), on="query_id", maintain_order="left")
-    labels = score_rows(pairs, questions, evidence.scoring, key).rename({"value": "label"})
+    rows = distinct.join(questions.select(key), on="query_id", maintain_order="left")
+    labels = score_rows(rows, questions, evidence.scoring, key).rename({"value": "label"})
     return outputs.join(labels, on=["query_id", "output"], nulls_equal=True)

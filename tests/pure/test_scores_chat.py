@@ -20,17 +20,17 @@ from erag_ray.measures.scores import (
     COMPARISONS,
     SCORES,
     abstained,
-    char_f1,
     exact_match,
     in_language,
     is_language_score,
-    match,
     normalize_answer,
     score_named,
     score_outputs,
     usable_answers,
 )
 from erag_ray.measures.scores.normalization import LANGUAGES, english_form, form_of, word_form
+
+match = SCORES["match"].function
 
 # --- forms ---
 
@@ -405,4 +405,4 @@ def test_a_gold_that_is_only_a_sign_matches_no_word_and_no_other_sign(name: str,
 
 def test_char_f1_in_english() -> None:
     # "ab" against "bc", since "a" is an article: p = r = 1/2
-    assert char_f1("The a-b", ["a b c"]) == 0.5
+    assert SCORES["char_f1"].function("The a-b", ["a b c"]) == 0.5

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.cells import Floats
 from erag_ray.measures.agreement.differences import POWER, TIE_DIGITS, round_up, standard_errors
+from erag_ray.measures.agreement.statistics import Floats
 from erag_ray.support.numba_jit import compiled
 
 MAX_EXACT = 26
