@@ -27,12 +27,11 @@ from erag_ray.inference.work import Work
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.models import check_facts
 from erag_ray.report.load import load
-from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.mapped import write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import LABELS, PENDING, QUERIES, UTILITY
-from erag_ray.store.sharded_tasks import undone
+from erag_ray.store.sharded_tasks import undone, write_array
 from erag_ray.support.errors import JobError
 
 # Ray warns of its own inner workings

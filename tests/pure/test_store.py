@@ -318,7 +318,7 @@ def write_parts(tables: TableStore, *parts: pl.DataFrame) -> None:
     writer = tables.writer(PROVENANCE)
     for part in parts:
         writer.append(part)
-    writer.seal(config={"rule": "x"})
+    tables.seal(PROVENANCE, writer.parts, writer.num_rows, config={"rule": "x"})
 
 
 def test_a_table_of_several_parts_is_one_table(tmp_path: pathlib.Path) -> None:

@@ -106,9 +106,15 @@ def ensure(stage: Stage, store: TableStore) -> bool:
             append(schema, schema.empty())
     if any(writer.is_changed for writer in writers.values()):
         delete_report(store)
-    for writer in writers.values():
-        writer.seal(
-            config={**stage.settings, **notes}, inputs=stage.manifest_inputs, made_from=stage.fingerprint
+    config, made_from = {**stage.settings, **notes}, stage.fingerprint
+    for schema, writer in writers.items():
+        store.seal(
+            schema,
+            writer.parts,
+            writer.num_rows,
+            config=config,
+            inputs=stage.manifest_inputs,
+            made_from=made_from,
         )
     return True
 
