@@ -29,7 +29,6 @@ from erag_ray.annotators.base import (
     no_documents,
     refuse_unknown,
     score_rows,
-    with_passage,
 )
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
 from erag_ray.annotators.erag import erag, erag_auxiliary, erag_facts, fact_labels
@@ -42,7 +41,7 @@ from erag_ray.annotators.gains import (
     gold_likelihood_auxiliary,
     likelihood_noise,
 )
-from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
+from erag_ray.annotators.relevance import llm_relevance, llm_relevance_graded, provenance
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
 from erag_ray.measures.lists import FACT_MEASURES, MEASURES, canonical_name, default_measures
 from erag_ray.measures.lists import Kind as LabelKind
@@ -83,27 +82,6 @@ __all__ = [
     "unrelated_pairs",
     "uses",
 ]
-
-
-# --- provenance ---
-
-
-def provenance(evidence: Evidence) -> pl.DataFrame:
-    """Return 1 if the document is a gold document of the query, or its page a gold page, for any answer, else 0.
-
-    Null (not judged) if the query names gold pages only and the document has no page_id. A gold document matches a
-    doc_id and never a page_id. This is not KILT's page-level R-precision, which takes one answer's pages at a time.
-    """
-    documents = evidence.provenance.drop_nulls("doc_id").select(PAIR)
-    pages = evidence.provenance.drop_nulls("page_id").select("query_id", "page_id")
-    paged = with_passage(evidence.pairs, evidence.corpus, "page_id")
-    joined = paged.join(documents.with_columns(is_document=True), on=PAIR, how="left").join(
-        pages.with_columns(is_page=True), on=["query_id", "page_id"], how="left"
-    )
-    is_gold = pl.col("is_document").fill_null(False) | pl.col("is_page").fill_null(False)
-    names_documents = pl.col("query_id").is_in(documents["query_id"].implode())
-    is_judged = is_gold | names_documents | pl.col("page_id").is_not_null()
-    return joined.select(*PAIR, label=pl.when(is_judged).then(is_gold.cast(pl.Float64)))
 
 
 def _has_short_answers(evidence: Evidence) -> pl.Expr:
@@ -176,18 +154,19 @@ def annotator_named(name: str) -> Annotator:
 
 def request_specs(names: Sequence[str]) -> Iterator[RequestSpec]:
     """Yield the requests that these annotators need; unknown names are skipped."""
-    for name in names:
-        with contextlib.suppress(ValueError):
-            yield from annotator_named(name).requests
+    for annotator in _known(names):
+        yield from annotator.requests
 
 
 def uses(names: Sequence[str], what: Literal["facts", "threshold"]) -> bool:
     """Return whether one of these annotators uses FACTS, or the job's threshold; unknown names are skipped."""
+    return any(getattr(annotator, f"uses_{what}") for annotator in _known(names))
+
+
+def _known(names: Sequence[str]) -> Iterator[Annotator]:
     for name in names:
         with contextlib.suppress(ValueError):
-            if getattr(annotator_named(name), f"uses_{what}"):
-                return True
-    return False
+            yield annotator_named(name)
 
 
 def requested_measures(
