@@ -46,11 +46,6 @@ from erag_ray.support.progress import StageProgress, stage_progress
 def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Compute the labels of every annotator, sealed as LABELS, and the outputs behind them, as DOCUMENT_OUTPUTS.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        finished: the finished inference stage, with the requests of the annotators.
-
     Raises:
         InputError: an annotator returns no labels or invalid ones (NaN, a missing pair).
         JobError: a user's annotator raises, or a user's score raises for more outputs than ``max_error_fraction``

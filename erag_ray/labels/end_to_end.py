@@ -32,11 +32,6 @@ LIST = ["run_id", "query_id", "depth"]
 def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Score the answers to all lists, sealed as UTILITY; seal the answers and the lengths of their prompts.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        finished: the finished inference stage, with the requests for them.
-
     Raises:
         JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
     """

@@ -36,11 +36,6 @@ KEYS = list(RESPONSES.key)
 def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished:
     """Add the judge's verdicts on the outputs of a stage, with one request per distinct output.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        done: the finished inference stage.
-
     Raises:
         InputError: the judge cannot be found or loaded.
         JobError: more of its responses are errors than ``max_error_fraction`` allows, or ``max_cost`` is spent.
@@ -60,13 +55,7 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
 
 
 def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
-    """Yield an upper bound of the judge's requests before inference, as lines: one output per request.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        plan: plan of the inference stage.
-    """
+    """Yield an upper bound of the judge's requests before inference, as lines: one output per request."""
     if _judged(inputs).is_empty():
         return
     parts = [

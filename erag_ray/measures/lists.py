@@ -36,8 +36,8 @@ class Lists:
     """Labels of many ranked lists, all cut at one depth.
 
     Raises:
-        ValueError: shapes do not match; a label is not finite or is behind the end of its list; a base is negative,
-            not in descending order, or sums to less than its list.
+        ValueError: a label is not finite or is behind the end of its list; a base is negative, not in descending
+            order, or sums to less than its list.
     """
 
     labels: Floats
@@ -49,7 +49,6 @@ class Lists:
     (ideal="list") or of the union of all compared runs' lists (ideal="pool"). Negative labels count 0."""
 
     def __post_init__(self) -> None:
-        _check_shapes(self)
         if not np.isfinite(self.labels).all():
             raise ValueError("labels must be finite")
         if not (np.isfinite(self.ideal) & (self.ideal >= 0)).all():
@@ -77,17 +76,6 @@ class Lists:
     def depth(self) -> int:
         """Return the depth that the lists are cut to, which is the largest cut-off."""
         return int(self.labels.shape[1])
-
-
-def _check_shapes(lists: Lists) -> None:
-    labels, lengths, ideal = lists.labels, lists.lengths, lists.ideal
-    if labels.ndim != 2 or ideal.ndim != 2 or not lengths.shape == (len(labels),) == (len(ideal),):
-        raise ValueError(
-            "labels must be [num_lists, depth], lengths [num_lists] and ideal [num_lists, width]; "
-            f"got {labels.shape}, {lengths.shape} and {ideal.shape}"
-        )
-    if ((lengths < 0) | (lengths > lists.depth)).any():
-        raise ValueError(f"lengths must be 0..{lists.depth}")
 
 
 def pad(values: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Floats:
@@ -255,11 +243,6 @@ def compute_all(
 
 def check_measures(names: Collection[str], kind: Kind, threshold: float | None = None) -> None:
     """Check names and threshold as `compute` does, before any reader runs.
-
-    Args:
-        names: of the measures.
-        kind: the declared kind of the labels.
-        threshold: as in `compute_all`.
 
     Raises:
         ValueError: an unknown measure; a threshold that is not above 0, or above 1 on binary labels; graded labels

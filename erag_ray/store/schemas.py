@@ -175,7 +175,10 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
         ValueError: a column is missing or unknown, cannot be cast, has nulls or NaN, or a key is repeated.
     """
     arrow = table.to_arrow() if isinstance(table, pl.DataFrame) else table
-    _check_names(arrow, schema)
+    missing = [name for name in schema.columns.names if name not in arrow.column_names]
+    extra = [name for name in arrow.column_names if name not in schema.columns.names]
+    if missing or extra:
+        raise ValueError(f"table {schema.name}: missing columns {missing}, unknown columns {extra}")
     try:
         result = arrow.select(schema.columns.names).cast(schema.columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
@@ -184,13 +187,6 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
     if unique:
         _check_key(result, schema)
     return result
-
-
-def _check_names(table: pa.Table, schema: TableSchema) -> None:
-    missing = [name for name in schema.columns.names if name not in table.column_names]
-    extra = [name for name in table.column_names if name not in schema.columns.names]
-    if missing or extra:
-        raise ValueError(f"table {schema.name}: missing columns {missing}, unknown columns {extra}")
 
 
 def _check_values(table: pa.Table, schema: TableSchema) -> None:

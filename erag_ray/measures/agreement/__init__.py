@@ -31,7 +31,7 @@ from erag_ray.measures.agreement.intervals import (
 )
 from erag_ray.measures.agreement.paired_test import PairedTest, paired_test
 from erag_ray.measures.agreement.prediction_powered import LabelSample, PoweredValues, powered_values
-from erag_ray.measures.agreement.statistics import STATISTICS
+from erag_ray.measures.agreement.statistics import STATISTICS, Statistic
 
 __all__ = [
     "MIN_FOR_P_VALUE",
@@ -47,6 +47,7 @@ __all__ = [
     "PairedTest",
     "PoweredValues",
     "Resampled",
+    "Statistic",
     "agree",
     "agree_over_runs",
     "detectable_difference",

@@ -131,15 +131,14 @@ def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]
 
 def stale(manifest: Mapping[str, Any], store: TableStore) -> list[str]:
     """Return the source tables that have changed, or are stale themselves, since a table was computed."""
-    inputs = manifest.get("inputs", {})
-    sources = {name.removeprefix(TABLE): digest for name, digest in inputs.items() if name.startswith(TABLE)}
-    return [name for name, digest in sources.items() if _has_changed(name, digest, store)]
-
-
-def _has_changed(name: str, digest: str, store: TableStore) -> bool:
-    """Return whether a sealed table has another digest or is stale; False if it is missing or damaged."""
-    manifest = whole_manifest(store.folder, name, form=TABLE_MANIFEST)
-    return manifest is not None and (content_digest(manifest) != digest or bool(stale(manifest, store)))
+    changed = []
+    for key, digest in manifest.get("inputs", {}).items():
+        name = key.removeprefix(TABLE)
+        # a source that is missing or damaged has not changed
+        source = whole_manifest(store.folder, name, form=TABLE_MANIFEST) if key.startswith(TABLE) else None
+        if source is not None and (content_digest(source) != digest or stale(source, store)):
+            changed.append(name)
+    return changed
 
 
 def _is_outside(name: str) -> bool:
