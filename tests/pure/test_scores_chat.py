@@ -184,7 +184,7 @@ def naive_match(output: list[str], gold: list[str]) -> bool:
 
 
 PIECES = [
-    *(
+    *[
         "Paris",
         "the",
         "a",
@@ -200,7 +200,7 @@ PIECES = [
         "ビール",
         "Straße",
         "é",
-    ),
+    ],
     *(" ", " ", " ", ".", ",", "—", "–", "“", "”", "’", "'", "-", "**", "、", "\n"),
 ]
 pieces = st.lists(st.sampled_from(PIECES), max_size=10).map("".join)
