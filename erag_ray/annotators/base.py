@@ -86,7 +86,7 @@ def values_of_pairs(evidence: Evidence, kind: Kind) -> pl.DataFrame:
         ValueError: a pair lacks its response.
     """
     values = evidence.of(kind).select(*PAIR, "reader", "value").unique()
-    joined = evidence.pairs.join(values, on=PAIR, how="left")
+    joined = evidence.pairs.join(values, on=PAIR, how="left", maintain_order="left")
     missing = joined.filter(pl.col("reader").is_null())
     if missing.height:
         example = missing.select(PAIR).row(0, named=True)
