@@ -100,16 +100,7 @@ def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Da
 
 
 def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
-    """Return UTILITY: the score, in 0..1, of each of the LIST_OUTPUTS; null for one without output.
-
-    Args:
-        outputs: LIST_OUTPUTS.
-        queries: QUERIES; their column score names the score of each row.
-        scoring: the judge's grades, and what happens to errors of user code.
-
-    Raises:
-        ValueError: as in `score_outputs`.
-    """
+    """Return UTILITY: the score, in 0..1, of each of the LIST_OUTPUTS; null for one without output (`score_rows`)."""
     table = score_rows(outputs, queries, scoring).select(UTILITY.columns.names)
     conform(table, UTILITY)
     return table

@@ -50,7 +50,13 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
     judged = outputs.join(texts, on=["query_id", "doc_ids"])
     values = [None if text is None else judgement(text) for text in judged["text"]]
     judgements = judged.select("query_id", "output", value=pl.Series(values, dtype=pl.String))
-    _describe(config, inputs, done, plan, judgements)
+    # only of outputs that are complete answers of the reader
+    if done.plan.answered is not None:
+        requests, lists = done.requests.filter(kind=ANSWER.name), done.plan.answered.lists
+        table = describe_judgements(
+            lists, requests, done.responses, inputs.queries, judgements, done.plan.given
+        )
+        TableStore("/".join([config.out.rstrip("/"), plan.stage])).write(table, JUDGEMENTS)
     return dataclasses.replace(done, judgements=judgements, costs=judge.costs)
 
 
@@ -119,15 +125,3 @@ def _plan(config: JobConfig, inputs: Inputs, stage: str, outputs: pl.DataFrame) 
     lists = outputs.select(pl.lit(ANSWER_JUDGE.name).alias("kind"), "query_id", "doc_ids")
     shown = dataclasses.replace(inputs, corpus=corpus)
     return plan_lists(config, shown, judge_stage(stage), lists, [ANSWER_JUDGE])
-
-
-def _describe(
-    config: JobConfig, inputs: Inputs, done: Finished, plan: StagePlan, judgements: pl.DataFrame
-) -> None:
-    """Seal JUDGEMENTS, if the outputs are complete answers of the reader."""
-    if done.plan.answered is None:
-        return
-    requests = done.requests.filter(kind=ANSWER.name)
-    lists = done.plan.answered.lists
-    table = describe_judgements(lists, requests, done.responses, inputs.queries, judgements, done.plan.given)
-    TableStore("/".join([config.out.rstrip("/"), plan.stage])).write(table, JUDGEMENTS)

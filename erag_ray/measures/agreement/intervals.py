@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,47 +47,47 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     NaN (not judged) is left out of its column. With one query there is a mean but no interval, with no query neither.
     Raises ValueError on weights of another width or a confidence outside (0, 1).
     """
-    checked, is_judged = checked_weights(weights, len(columns)), ~np.isnan(columns)
+    is_judged = ~np.isnan(columns)
+    judged = (column[~np.isnan(column)] for column in columns.T)
+    means = [float(column.mean()) if len(column) else None for column in judged]
     values, counted = np.where(is_judged, columns, 0.0), is_judged.astype(np.float64)
-    step = max(1, MAX_TABLE_VALUES // max(1, len(columns)))
-    parts = [np.empty((0, columns.shape[1]))]
-    for start in range(0, len(checked), step):
-        drawn = checked[start : start + step].astype(np.float64)
-        parts.append(_ratio(drawn @ values, drawn @ counted))
-    resampled = np.concatenate(parts)
-    intervals: list[Interval] = []
-    for column, of_column in zip(columns.T, resampled.T, strict=True):
-        judged = column[~np.isnan(column)]
-        low, high = percentiles(of_column, confidence) if len(judged) > 1 else (None, None)
-        intervals.append((float(judged.mean()) if len(judged) else None, low, high))
-    return intervals
+    return _ratio_intervals(means, values, counted, weights, confidence)
 
 
 def share_intervals(
     positive: Floats, counts: Floats, weights: Weights, confidence: float = 0.95
 ) -> list[Interval]:
-    """Return (share, low, high) of each column: the sum of ``positive`` over the sum of ``counts``, of whole queries.
+    """Return (share, low, high) of each column of ``positive``: its sum over the sum of ``counts``.
 
-    The percentile bootstrap draws queries, each with all that it counts, such as its documents. Without any there is no
-    share, and with one query that counts something no interval.
-
-    Args:
-        positive: [num_queries, num_columns].
-        counts: [num_queries].
-        weights: [num_resamples, num_queries] from `resample_weights`.
-        confidence: coverage of the intervals.
+    ``positive`` is [num_queries, num_columns], ``counts`` is [num_queries]. The percentile bootstrap draws queries,
+    each with all that it counts, such as its documents. Without any there is no share, and with one query that counts
+    something no interval.
     """
-    total, drawn = counts.sum(), checked_weights(weights, len(counts)).astype(np.float64)
-    if not total:
-        return [(None, None, None)] * positive.shape[1]
-    resampled = _ratio(
-        drawn @ positive, np.broadcast_to((drawn @ counts)[:, None], (len(drawn), positive.shape[1]))
-    )
-    shares = positive.sum(axis=0) / total
-    has_interval = (counts > 0).sum() > 1
+    total = counts.sum()
+    shares = (positive.sum(axis=0) / total).tolist() if total else [None] * positive.shape[1]
+    of_columns = np.repeat(counts[:, None], positive.shape[1], axis=1)
+    return _ratio_intervals(shares, positive, of_columns, weights, confidence)
+
+
+def _ratio_intervals(
+    ratios: Sequence[float | None], above: Floats, below: Floats, weights: Weights, confidence: float
+) -> list[Interval]:
+    """Add intervals to ratios of sums over queries: ``above`` and ``below`` are [num_queries, num_columns].
+
+    There is none if fewer than two queries have a ``below``.
+    """
+    checked = checked_weights(weights, len(above))
+    step = max(1, MAX_TABLE_VALUES // max(1, len(above)))
+    parts = [np.empty((0, above.shape[1]))]
+    for start in range(0, len(checked), step):
+        drawn = checked[start : start + step].astype(np.float64)
+        sums, counts = drawn @ above, drawn @ below
+        # a resample without a value is NaN
+        parts.append(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
+    columns, has_interval = np.concatenate(parts).T, (below > 0).sum(axis=0) > 1
     return [
-        (float(share), *(percentiles(column, confidence) if has_interval else (None, None)))
-        for share, column in zip(shares, resampled.T, strict=True)
+        (ratio, *(percentiles(column, confidence) if has else (None, None)))
+        for ratio, column, has in zip(ratios, columns, has_interval, strict=True)
     ]
 
 
@@ -123,8 +124,3 @@ def checked_weights(weights: Weights, num_queries: int) -> Weights:
         got = f"{weights.dtype} {list(weights.shape)}"
         raise ValueError(f"weights must be whole numbers [num_resamples, {num_queries}], got {got}")
     return weights
-
-
-def _ratio(above: Floats, below: Floats) -> Floats:
-    """Return ``above / below``; NaN where ``below`` is 0 (a resample without a value)."""
-    return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
