@@ -25,7 +25,7 @@ from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import JUDGEMENTS, RESPONSES
-from erag_ray.store.stages.folders import judge_stage
+from erag_ray.store.stages.stage import judge_stage
 from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
 

@@ -142,10 +142,7 @@ class TableStore:
 
     def manifest_if_whole(self, schema: TableSchema) -> dict[str, Any] | None:
         """Return the manifest for the job that writes the table; None if missing or damaged (then rewritten)."""
-        try:
-            return self.manifest(schema)
-        except (FileNotFoundError, InputError):
-            return None
+        return whole_manifest(self.folder, schema.name, form=TABLE_MANIFEST)
 
     def is_made_from(self, schema: TableSchema, made_from: str | None) -> bool:
         """Return whether the table was sealed with exactly this ``made_from``, and its files are unchanged."""

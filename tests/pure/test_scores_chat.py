@@ -228,15 +228,6 @@ def test_scores_are_those_of_a_naive_oracle(output: str, gold: str, language: st
         assert score_named(f"exact_match:{language}").function(output, [gold]) == (mine == theirs)
 
 
-@given(pieces, pieces, pieces, some_languages)
-def test_a_match_stays_one_whatever_stands_around_it(
-    before: str, gold: str, after: str, language: str
-) -> None:
-    score = score_named(in_language("match", language))
-    assume(score.normalize(gold))
-    assert score.function(f"{before} {gold} {after}", [gold]) == 1.0
-
-
 @given(odd_texts, odd_texts.filter(str.strip), odd_texts, languages)
 def test_no_token_that_comes_after_undoes_a_match(before: str, gold: str, more: str, language: str) -> None:
     score = score_named(in_language("match", language))

@@ -25,6 +25,17 @@ NAMED = ("annotator", "measure", "score", "statistic")
 """Kinds of entries that a stage names."""
 TABLE = "table "
 """Prefix of names of tables among the inputs in a manifest."""
+INFERENCE_STAGES = ("annotate", "end_to_end", "compare", "settle", "settle_auxiliary")
+
+
+def judge_stage(stage: str) -> str:
+    return f"{stage}_judge"
+
+
+JOB_STAGES = tuple(name for stage in INFERENCE_STAGES for name in (stage, judge_stage(stage)))
+"""Folders in a job's ``out`` of the stages that run models, and of their judges."""
+EXPORT = "trec"
+"""Folder of the TREC files; its manifest lists results that could not be exported."""
 Append = Callable[[TableSchema, pa.Table | pl.DataFrame], None]
 """Appends a part to a table of the stage."""
 
