@@ -115,9 +115,9 @@ def score_rows(
     named = rows.join(questions.select(*key, "score"), on=key, maintain_order="left")
     parts = [named.clear().with_columns(value=pl.lit(None, pl.Float64))]
     for part in named.partition_by("score", maintain_order=True):
-        score, gold_answers = score_named(part["score"][0]), [answers[row] for row in part.select(key).rows()]
-        query_ids = part["query_id"].to_list()
-        values = score_outputs(part["output"].to_list(), gold_answers, score, query_ids, scoring)
+        query_ids, outputs = part["query_id"].to_list(), part["output"].to_list()
+        gold_answers = [answers[row] for row in part.select(key).rows()]
+        values = score_outputs(outputs, gold_answers, score_named(part["score"][0]), query_ids, scoring)
         parts.append(part.with_columns(value=pl.Series(values, dtype=pl.Float64)))
     return pl.concat(parts)
 

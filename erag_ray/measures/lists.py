@@ -104,11 +104,8 @@ def list_ideal(labels: Floats, lengths: npt.ArrayLike | None = None) -> Lists:
     """
     matrix = np.asarray(labels, dtype=np.float64)
     sizes = np.full(len(matrix), matrix.shape[1]) if lengths is None else np.asarray(lengths)
-    return Lists(labels=matrix, lengths=sizes.astype(np.int64), ideal=_descending(matrix))
-
-
-def _descending(values: Floats) -> Floats:
-    return -np.sort(-np.maximum(values, 0.0), axis=1)
+    descending = -np.sort(-np.maximum(matrix, 0.0), axis=1)
+    return Lists(labels=matrix, lengths=sizes.astype(np.int64), ideal=descending)
 
 
 def precision(lists: Lists) -> Floats:
