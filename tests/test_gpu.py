@@ -34,9 +34,8 @@ from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.retrieve.dense.index import Shard
-from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import part
+from erag_ray.store.sharded_tasks import part, write_array
 
 pytestmark = [
     pytest.mark.gpu,

@@ -21,9 +21,8 @@ from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.stage import do_here
-from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import part
+from erag_ray.store.sharded_tasks import part, write_array
 from erag_ray.support.errors import InputError
 
 TEXTS = ["who built the bridge ?", "the mill", "marn river flows in the sea . the mill lit in 1874"]

@@ -751,7 +751,7 @@ def test_a_retriever_that_cannot_be_made_is_a_problem_of_the_config(
 
 # --- the examples of the guides ---
 
-EXAMPLES = files_of("python")
+EXAMPLES = {name: text for name, text in files_of("python").items() if name.startswith("my_")}
 MINE = re.compile(r"erag-ray compare --config nq\.yaml (.*\bmy_\w+:.*)")
 COMMANDS = [found[1] for command in job_commands() if (found := MINE.fullmatch(command))]
 

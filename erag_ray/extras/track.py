@@ -29,7 +29,7 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
 from erag_ray.store.schemas import COSTS
-from erag_ray.store.stages.folders import JOB_STAGES
+from erag_ray.store.stages.stage import JOB_STAGES
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import say

@@ -43,8 +43,7 @@ from erag_ray.store.schemas import (
     RUNS,
     SLICES,
 )
-from erag_ray.store.stages.folders import JOB_STAGES
-from erag_ray.store.stages.stage import Append, Stage, digests, ensure
+from erag_ray.store.stages.stage import JOB_STAGES, Append, Stage, digests, ensure
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say

@@ -17,9 +17,17 @@ from erag_ray.retrieve.analysers import analyser_named, analyser_settings
 from erag_ray.retrieve.lists import FOUND_COLUMNS, QUERIES_PER_TASK, best, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.run import Indexed
-from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.store.sharded_tasks import (
+    Do,
+    Tasks,
+    open_array,
+    part,
+    read_frame,
+    undone,
+    write_array,
+    write_frame,
+)
 
 MARGIN = 10
 # as words they take several times the memory of their text; far fewer, and the same words are stemmed again and again

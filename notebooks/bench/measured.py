@@ -24,9 +24,8 @@ from erag_ray.retrieve.bm25 import open_index
 from erag_ray.retrieve.dense.encoders import Encoder, find_encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import TEXTS_PER_PART
-from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import do_tasks, part
+from erag_ray.store.sharded_tasks import do_tasks, part, write_array
 
 RANK_BM25_QUERIES = 20
 PER_SHARD = 1_000_000

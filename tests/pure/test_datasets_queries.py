@@ -210,7 +210,7 @@ def test_several_problems_are_all_there_and_two_files_are_named(tmp_path: pathli
     path = write(tmp_path / "nq.jsonl", kilt(), {"id": "q2", "input": "", "output": []})
     other = write(tmp_path / "squad.jsonl", kilt())
     load_queries([path, other], diagnostics)
-    with pytest.raises(schemas.InputError, match=r"(?s)^3 problems with the inputs:.*no answer.*no question"):
+    with pytest.raises(InputError, match=r"(?s)^3 problems with the inputs:.*no answer.*no question"):
         diagnostics.raise_errors()
     assert diagnostics.errors[2] == f"{other}:1: query id 'q1' repeats the one at {path}:1"
 

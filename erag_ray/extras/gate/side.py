@@ -15,8 +15,7 @@ from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.store.schemas import CORPUS, COSTS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
-from erag_ray.store.stages.folders import JOB_STAGES
-from erag_ray.store.stages.stage import stale
+from erag_ray.store.stages.stage import JOB_STAGES, stale
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import suggestion

@@ -23,10 +23,18 @@ from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import TEXTS_PER_PART, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.run import Indexed, Run, Sources
-from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
-from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.store.sharded_tasks import (
+    Do,
+    Tasks,
+    open_array,
+    part,
+    read_frame,
+    undone,
+    write_array,
+    write_frame,
+)
 from erag_ray.support.errors import JobError
 
 MARGIN = 10

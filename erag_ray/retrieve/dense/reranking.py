@@ -28,10 +28,9 @@ from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, by_score
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.run import Retriever, Run, Sources
-from erag_ray.store.arrays import open_array
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
-from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.store.sharded_tasks import Do, Tasks, open_array, part, read_frame, undone, write_frame
 from erag_ray.support.errors import InputError
 
 CLASSIFIER = "ForSequenceClassification"
