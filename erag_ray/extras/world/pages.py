@@ -9,7 +9,7 @@ from random import Random
 
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, Entity, Fact
-from erag_ray.extras.world.relations import RELATIONS
+from erag_ray.extras.world.words import RELATIONS
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,7 @@ def _page(
 
 
 def _intro(entity: Entity) -> str:
-    kinds = {
-        "person": entity.occupation,
-        "town": "town",
-        "company": "company",
-        "school": "school",
-        "novel": "novel",
-    }
-    noun = kinds[entity.kind]
+    noun = entity.occupation or entity.kind
     return f"{entity.name} is {'an' if noun[0] in 'aeiou' else 'a'} {noun}."
 
 
