@@ -23,10 +23,10 @@ from erag_ray.store.folder import as_frame
 class DevQuestions:
     """The dev questions with the last stage's settings: its largest num_passages, its num_gold, no cropping."""
 
-    def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, TrainedReader]) -> None:
+    def __init__(self, config: TrainConfig, examples: Examples, reader: TrainedReader) -> None:
         self.config = config
         self.examples = examples
-        self.readers = readers
+        self.reader = reader
         frame = as_frame(examples.table.select(["query_id", "dataset"])).with_row_index("row")
         parts = frame.partition_by("dataset", as_dict=True, maintain_order=True)
         self._rows = {
@@ -43,8 +43,7 @@ class DevQuestions:
         """Return the mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
         sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
         if num_workers > 1:
-            device = next(iter(self.readers.values())).model.model.device
-            total = torch.tensor(sums, device=device)
+            total = torch.tensor(sums, device=self.reader.model.model.device)
             dist.all_reduce(total)
             sums = total.cpu().numpy()
         means = [float(total) / len(rows) for total, rows in zip(sums, self._rows.values(), strict=True)]
@@ -55,7 +54,7 @@ class DevQuestions:
 
     def _sum(self, name: str, rank: int, num_workers: int) -> float:
         """Return the sum of the scores of one worker's questions of a dataset."""
-        model, form = self.readers[name]
+        model, form = self.reader.model, self.reader.forms[name]
         records = self.examples.table.take(
             pa.array(self._rows[name][rank::num_workers], pa.int64())
         ).to_pylist()

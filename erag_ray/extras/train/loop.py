@@ -27,7 +27,7 @@ from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import open_examples
 from erag_ray.extras.train.evaluation import DevQuestions
 from erag_ray.extras.train.log import TrainingLog
-from erag_ray.extras.train.reader import load_readers, save_reader
+from erag_ray.extras.train.reader import load_reader, save_reader
 from erag_ray.models.local.memory import free_memory, is_out_of_memory
 from erag_ray.models.local.model import DEFAULT_LIMITS
 from erag_ray.models.t5.encoder_cache import encode_prompts
@@ -53,13 +53,13 @@ class Trainer:
         self.config = config
         self.out = pathlib.Path(config.out)
         train, dev = open_examples(config, "train"), open_examples(config, "dev")
-        self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
-        self.model: Any = next(iter(self.readers.values())).model.model
+        self.reader = load_reader(config.reader, model_folder, {**dev.datasets, **train.datasets})
+        self.model: Any = self.reader.model.model
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
         self.curriculum = Curriculum(config, train.dataset_names)
-        self.batches = Batches(train, self.curriculum, self.readers)
-        self.dev = DevQuestions(config, dev, self.readers)
+        self.batches = Batches(train, self.curriculum, self.reader)
+        self.dev = DevQuestions(config, dev, self.reader)
         self.gradients = flat_gradients(self.model)
         self.optimizer = make_optimizer(self.model, config)
         self.checkpoints = Checkpoints(self.out / "checkpoints")
@@ -94,7 +94,7 @@ class Trainer:
 
     def _begin(self) -> tuple[State, float]:
         """Return the state to resume from, and the seconds spent until there."""
-        on_main_worker(self._clean)
+        on_main_worker(self._remove_unfinished)
         state, lines = self.checkpoints.restore(self.model, self.optimizer)
         seconds = 0.0
         if is_main():
@@ -105,8 +105,7 @@ class Trainer:
                 self.log.say(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
         return state, seconds
 
-    def _clean(self) -> None:
-        """Remove unfinished files of a killed process."""
+    def _remove_unfinished(self) -> None:
         recover(self.out / "reader")
         self.checkpoints.clean()
 
@@ -210,7 +209,7 @@ class Trainer:
 
     def _save_reader(self) -> None:
         dtype = self.config.scratch.dtype if self.config.scratch else "float32"
-        save_reader(next(iter(self.readers.values())), self.out / "reader", dtype)
+        save_reader(self.reader, self.out / "reader", dtype)
 
 
 def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:
