@@ -1,20 +1,57 @@
-"""ORDER_UTILITY and UTILITY -> ORDER_EFFECTS: how far order and company of a list move the score. Pure."""
+"""Changed lists, and ORDER_EFFECTS: how far order and company of a list move the score. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
 from erag_ray.analyses.settings import ANY, Floats, Settings
+from erag_ray.extras.credit.lists import document_keys, mixed
 from erag_ray.extras.credit.schemas import ORDER_EFFECTS
 from erag_ray.measures.agreement import Family, paired_differences, wilson_interval
 
 TOO_FEW = "fewer than 2 questions are judged both ways"
 NEVER_CHANGES = "no question's score changes"
 LIST = ("reader", "score", "run_id", "depth")
+SHUFFLE = 1 << 32
+"""Number of the order of a shuffled list: none of shapley's, which count from 0."""
+
+
+def order_lists(
+    ranked: pl.DataFrame, orders: Sequence[str], unrelated: pl.DataFrame, seed: int
+) -> pl.DataFrame:
+    """Return changed lists: columns run_id, query_id, depth, order, doc_ids.
+
+    Args:
+        ranked: run_id, query_id, depth, doc_ids.
+        orders: of `config.job.ORDERS`.
+        unrelated: query_id, doc_id: documents to put before or after; a question without any has no such list.
+        seed: of the shuffling.
+    """
+    others = unrelated.group_by("query_id", maintain_order=True).agg(others="doc_id")
+    lists = ranked.join(others, on="query_id", how="left", maintain_order="left")
+    changed = {
+        "reversed": pl.col("doc_ids").list.reverse(),
+        "shuffled": pl.coalesce(_shuffled(ranked, seed), "doc_ids"),
+        "unrelated_before": pl.concat_list("others", "doc_ids"),
+        "unrelated_after": pl.concat_list("doc_ids", "others"),
+    }
+    names = ["run_id", "query_id", "depth"]
+    parts = [lists.select(*names, order=pl.lit(name), doc_ids=changed[name]) for name in orders]
+    return pl.concat(parts).drop_nulls("doc_ids")
+
+
+def _shuffled(ranked: pl.DataFrame, seed: int) -> pl.Series:
+    """Return the documents of each list in a random order; null for an empty list."""
+    numbered = ranked.select("query_id", "doc_ids").with_row_index("list")
+    documents = numbered.explode("doc_ids").rename({"doc_ids": "doc_id"}).drop_nulls("doc_id")
+    keys = mixed(document_keys(documents, seed) ^ np.uint64(SHUFFLE))
+    ordered = documents.with_columns(key=pl.Series(keys)).sort("list", "key")
+    lists = ordered.group_by("list", maintain_order=True).agg(doc_ids="doc_id")
+    return numbered.select("list").join(lists, on="list", how="left", maintain_order="left")["doc_ids"]
 
 
 def order_effects(
