@@ -33,11 +33,6 @@ def random_numbers(query_ids: Sequence[str], doc_ids: Sequence[str], seed: int =
     return np.array(numbers, np.float64) * 2.0**-53
 
 
-def is_drawn(chances: Floats, numbers: Floats) -> npt.NDArray[np.bool_]:
-    """Whether each document is read: its random number is below its probability."""
-    return np.asarray(numbers < chances)
-
-
 def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
     """Inclusion probabilities in proportion to the weights, at most 1, that add up to the budget.
 
@@ -94,13 +89,7 @@ def importance(measure: str, ranks: npt.ArrayLike, cutoff: int, *, difference: b
 def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
     """Return the weight of each document's label in the measure of each run's list: [num_pairs, num_runs].
 
-    Args:
-        measure: a key of `IMPORTANCE`.
-        ranks: [num_pairs, num_runs], as for `importance`.
-        cutoff: the measure's; a document behind it has weight 0.
-
-    Raises:
-        ValueError: an unknown measure; ranks or a cut-off that cannot be.
+    Arguments and errors are those of `importance`.
     """
     positions = np.asarray(ranks, np.int64)
     if positions.ndim != 2 or (positions < 0).any() or cutoff < 1:

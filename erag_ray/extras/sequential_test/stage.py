@@ -22,17 +22,24 @@ from erag_ray.extras.sequential_test.sample import (
     draw,
     run_names,
 )
-from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
 from erag_ray.inference.planning.plan import plan_labels
 from erag_ray.inference.stage import Finished, readers_session, run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
 from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.store.schemas import table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import say
 
+# difference of two runs after a number of queries; no interval while too few queries differ; readings are those of the
+# dataset, for all pairs of runs; saved are those that reading all documents of the lists would add
+INTERIM_ANALYSES = table_schema(
+    "interim_analyses",
+    "dataset* run_a* run_b* measure* cutoff* look* num_queries num_readings num_documents difference low? "
+    "high? settled better? auxiliary? lambda? correlation? num_saved price_saved?",
+)
 STAGE = "settle"
 SETTINGS = (
     "compare",
