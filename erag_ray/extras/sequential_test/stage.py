@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -140,22 +139,20 @@ class PairState:
     Attributes:
         sample: the dataset's documents.
         pair: numbers of the runs.
-        differences: of the questions so far.
-        seen: the looks so far, with the differences of the last one.
         divisor: the largest k for which a look was significant at alpha / k.
         sign: of the difference at that look.
         is_equal: whether the difference was known to within the margin at a look.
         better: the better run, once Holm's procedure has rejected equality.
+        row: of INTERIM_ANALYSES, the last look.
     """
 
     sample: DatasetSample
     pair: Pair
-    differences: Differences | None = None
-    seen: Looks | None = None
     divisor: int = 0
     sign: float = 0.0
     is_equal: bool = False
     better: str | None = None
+    row: Row = field(default_factory=dict)
 
     @property
     def is_settled(self) -> bool:
@@ -167,17 +164,22 @@ class PairState:
         """The two runs."""
         return self.sample.runs[self.pair[0]], self.sample.runs[self.pair[1]]
 
-    def look(self, config: SettleConfig, labels: pl.DataFrame, number: int, num_pairs: int) -> None:
-        """Look for the ``number``-th time; the intervals of all ``num_pairs`` pairs of all datasets hold together."""
+    def look(
+        self, config: SettleConfig, labels: pl.DataFrame, number: int, num_pairs: int, price: float | None
+    ) -> None:
+        """Look for the ``number``-th time; the intervals of all ``num_pairs`` pairs of all datasets hold together.
+
+        ``price`` is that of one reading.
+        """
         counts, alpha = self.sample.counts, 1 - config.confidence
         one = differences(config, self.sample, labels, counts[number - 1], self.pair)
         critical = critical_values(config.boundary, counts, alpha / num_pairs)
-        self.seen = look(one.values, counts[:number], critical[:number], one.differs)
-        self.differences = one
-        self.is_equal |= bool(self.seen.is_settled(config.equivalence_margin)[-1])
+        seen = look(one.values, counts[:number], critical[:number], one.differs)
+        self.is_equal |= bool(seen.is_settled(config.equivalence_margin)[-1])
         divisor = largest_divisor(one.values, counts, number, config.boundary, alpha, num_pairs, one.differs)
         if divisor > self.divisor:
-            self.divisor, self.sign = divisor, float(self.seen.means[-1])
+            self.divisor, self.sign = divisor, float(seen.means[-1])
+        self.row = _row(config, self, one, seen, price)
 
 
 def _decide(states: Sequence[PairState]) -> None:
@@ -214,7 +216,7 @@ def _looks(
     """
     states = [PairState(sample=sample, pair=pair) for sample in samples for pair in sample.pairs]
     numbers = [0] * len(samples)
-    rows, last = list[Row](), [list[Row]() for _ in samples]
+    rows: list[Row] = []
     while going := [
         index for index, sample in enumerate(samples) if _goes_on(states, sample, numbers[index])
     ]:
@@ -226,14 +228,15 @@ def _looks(
         looked = {index: [state for state in states if state.sample is samples[index]] for index in going}
         for index, of_sample in looked.items():
             for state in of_sample:
-                state.look(config, labels, numbers[index], len(states))
+                state.look(config, labels, numbers[index], len(states), price)
         _decide(states)
         for index, of_sample in looked.items():
-            last[index] = [_row(config, state, price) for state in of_sample]
             is_last = not _goes_on(states, samples[index], numbers[index])
-            say(*(look_line(config, samples[index], row, len(samples), is_last) for row in last[index]))
-            rows += last[index]
-    _end(config, samples, states, last)
+            for state in of_sample:
+                state.row.update(settled=state.is_settled, better=state.better)
+                say(look_line(config, samples[index], state.row, len(samples), is_last))
+                rows.append(state.row)
+    _end(config, samples, states)
     return rows
 
 
@@ -242,28 +245,22 @@ def _goes_on(states: Sequence[PairState], sample: DatasetSample, num_looks: int)
     return num_looks < len(sample.counts) and (not num_looks or not is_done(states, sample))
 
 
-def _end(
-    config: SettleConfig,
-    samples: Sequence[DatasetSample],
-    states: Sequence[PairState],
-    last: Sequence[Sequence[Row]],
-) -> None:
+def _end(config: SettleConfig, samples: Sequence[DatasetSample], states: Sequence[PairState]) -> None:
     """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
 
     Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
     """
-    for state, row in zip(states, itertools.chain(*last), strict=True):
-        row.update(settled=state.is_settled, better=state.better)
-    for sample, (row, *_) in zip(samples, last, strict=True):
+    for state in states:
+        state.row.update(settled=state.is_settled, better=state.better)
+    for sample in samples:
+        row = next(state.row for state in states if state.sample is sample)
         runs = unbeaten(states, sample) or sample.runs
         say(*summary_lines(config, sample, row, runs, is_settled=is_done(states, sample)))
 
 
-def _row(config: SettleConfig, state: PairState, price: float | None) -> Row:
-    """Return the last look of a pair, as a row of INTERIM_ANALYSES; ``price`` is that of one reading."""
-    if state.seen is None or state.differences is None:
-        raise ValueError("there was no look yet")
-    sample, seen = state.sample, state.seen
+def _row(config: SettleConfig, state: PairState, one: Differences, seen: Looks, price: float | None) -> Row:
+    """Return the last look of a pair, as a row of INTERIM_ANALYSES but for settled and better."""
+    sample = state.sample
     mean, low, high = (float(bound[-1]) for bound in (seen.means, seen.lows, seen.highs))
     documents = sample.first(int(seen.counts[-1]))
     num_saved = sample.documents.height - _num_read(documents)
@@ -280,11 +277,9 @@ def _row(config: SettleConfig, state: PairState, price: float | None) -> Row:
         "difference": mean,
         "low": low if np.isfinite(low) else None,
         "high": high if np.isfinite(high) else None,
-        "settled": state.is_settled,
-        "better": state.better,
         "auxiliary": config.auxiliary_annotator,
-        "lambda": state.differences.slope,
-        "correlation": state.differences.correlation,
+        "lambda": one.slope,
+        "correlation": one.correlation,
         "num_saved": num_saved,
         "price_saved": None if price is None else price * num_saved,
     }
