@@ -151,12 +151,7 @@ def _differences(
 ) -> Iterator[_Differences]:
     """Yield the differences behind each credit.
 
-    Args:
-        documents: query_id, doc_id of lists of ``length`` documents, list after list.
-        length: of each list.
-        credits: as `credit_lists`.
-        num_permutations: the same.
-        seed: the same.
+    ``documents`` are query_id, doc_id of lists of ``length`` documents, list after list.
     """
     num_lists = documents.height // length
     one, ranks = np.ones(length), np.arange(length)

@@ -62,11 +62,7 @@ def order_effects(
     p-values by `agreement.paired_test`, adjusted by Holm over all runs, depths and orders of one dataset and
     reader. Questions without a changed list count as dropped.
 
-    Args:
-        changed: ORDER_UTILITY.
-        utility: UTILITY.
-        queries: QUERIES; those without a row in ``changed`` are left out.
-        settings: whose confidence is taken.
+    ``changed`` is ORDER_UTILITY; QUERIES without a row in it are left out.
     """
     sampled = queries.join(changed, on="query_id", how="semi", maintain_order="left")
     columns = {

@@ -100,10 +100,7 @@ def _ranked(config: JobConfig, inputs: Inputs, depths: Sequence[int]) -> pl.Data
 def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Score the answers to subsets and changed lists, sealed as CREDITS and ORDER_UTILITY; nothing if not asked for.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        finished: the finished inference stage, with the requests for `further_lists`.
+    ``finished`` has the requests for `further_lists`.
 
     Raises:
         JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.

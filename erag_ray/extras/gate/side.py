@@ -112,12 +112,7 @@ class Side:
 
 
 def load_side(name: str, folder: str, run: str | None) -> Side:
-    """Load a side.
-
-    Args:
-        name: ``baseline`` or ``candidate``.
-        folder: the ``out`` of its job.
-        run: name of the run; None: the only one.
+    """Load a side from the ``out`` of its job; a run of None is its only one.
 
     Raises:
         InputError: the job is not finished, its tables are damaged, stale or of another version, or there is no such

@@ -46,11 +46,7 @@ class LabelledJob:
 
 
 def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
-    """Load a job from its ``out``.
-
-    Args:
-        folder: ``out`` of the job.
-        threshold: of useful labels (None: the job's, else `THRESHOLD`).
+    """Load a job from its ``out``, with a threshold of useful labels (None: the job's, else `THRESHOLD`).
 
     Raises:
         InputError: a table is missing, damaged, or was computed from other versions of its sources; or there are no

@@ -9,8 +9,7 @@ import polars as pl
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob, load_job
-from erag_ray.extras.label_export.rows import SPLITS, label_rows, with_split
-from erag_ray.extras.label_export.training import TrainingData, training_rows
+from erag_ray.extras.label_export.rows import SPLITS, TrainingData, label_rows, training_rows, with_split
 from erag_ray.store.folder import Folder
 from erag_ray.store.tables import MANIFEST
 from erag_ray.support.errors import InputError

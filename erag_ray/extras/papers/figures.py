@@ -16,10 +16,7 @@ BEST_OF_READERS = "The measure that agrees best over these readers, with its int
 def figure_1(curves: pl.DataFrame, run: str, statistic: str) -> Figure | None:
     """Plot agreement with utility by number of documents: a line per annotator, a panel per dataset.
 
-    Args:
-        curves: `agreement_by_depth` of all datasets of one run, with a column dataset.
-        run: the run.
-        statistic: statistic of agreement.
+    ``curves`` are `agreement_by_depth` of all datasets of one run, with a column dataset.
     """
     data = curves.drop_nulls("value").select(
         "dataset", "annotator", "measure", pl.col("depth").alias("documents"), *ENDS, questions="num_queries"
@@ -66,10 +63,7 @@ def _title_1(run: str, statistic: str) -> str:
 def agreement_of_readers(rows: pl.DataFrame, title: str, statistic: str) -> Figure | None:
     """Plot `agreement_by_reader` (Figures 2 and 3): a point and interval per reader, a panel per dataset and run.
 
-    Args:
-        rows: `agreement_by_reader`.
-        title: title, such as ``Figure 2, 50 documents``.
-        statistic: statistic of agreement.
+    The title is one such as ``Figure 2, 50 documents``.
     """
     data = rows.drop_nulls("value").select(
         "reader", *ENDS, "measure", lists=pl.format("{}: {}", "dataset", "run_id"), questions="num_queries"

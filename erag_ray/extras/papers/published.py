@@ -28,13 +28,7 @@ def read_published(name: str) -> pl.DataFrame:
 
 
 def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Table:
-    """Return the table of the reproduction per dataset and run: agreement of eRAG's P and Success, and the means.
-
-    Args:
-        correlations: CORRELATIONS.
-        means: MEANS.
-        depth: number of documents; 40 in the reproduction.
-    """
+    """Return the table of the reproduction per dataset and run: agreement of eRAG's P and Success, and the means."""
     selected = whole_lists(correlations).filter(
         pl.col("annotator") == "erag",
         pl.col("depth") == depth,

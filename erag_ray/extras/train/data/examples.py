@@ -160,10 +160,7 @@ def unanswerable(frame: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
     A question gets the passages retrieved for the next one of its dataset, in a shuffled order, less those in its own
     list and its gold passages. One that is left without any is not added.
 
-    Args:
-        frame: EXAMPLES.
-        share: of the questions.
-        seed: of the sample and the order.
+    ``frame`` and result are EXAMPLES; the seed is that of the sample and the order.
     """
     order = frame.sample(fraction=1.0, shuffle=True, seed=seed)
     following = pl.col("passages").shift(-1).fill_null(pl.col("passages").first()).over("dataset")
