@@ -189,22 +189,38 @@ def _decide(states: Sequence[PairState]) -> None:
             state.better = state.names[0 if state.sign > 0 else 1]
 
 
-def unbeaten(states: Sequence[PairState], sample: DatasetSample) -> list[str]:
-    """Return the runs of a dataset to which no other is better so far."""
-    here = [state for state in states if state.sample is sample and state.better is not None]
-    beaten = {name for state in here for name in state.names if name != state.better}
-    return [run for run in sample.runs if run not in beaten]
+@dataclass
+class DatasetState:
+    """A dataset over its looks so far."""
 
+    sample: DatasetSample
+    pairs: Sequence[PairState]
+    num_looks: int = 0
 
-def is_done(states: Sequence[PairState], sample: DatasetSample) -> bool:
-    """Return whether a dataset is settled: its best run, or that the best ones are equal to within the margin.
+    @property
+    def num_queries(self) -> int:
+        """Questions that were looked at so far."""
+        return self.sample.counts[self.num_looks - 1]
 
-    It is not where each run is beaten by another, as looks at different questions may say in error.
-    """
-    runs = unbeaten(states, sample)
-    return bool(runs) and all(
-        state.is_settled for state in states if state.sample is sample and set(state.names) <= set(runs)
-    )
+    @property
+    def unbeaten(self) -> list[str]:
+        """The runs to which no other is better so far."""
+        beaten = {name for pair in self.pairs if pair.better for name in pair.names if name != pair.better}
+        return [run for run in self.sample.runs if run not in beaten]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a best run, or the best ones are equal to within the margin.
+
+        Not where each run is beaten by another, as looks at different questions may say in error.
+        """
+        best = self.unbeaten
+        return bool(best) and all(pair.is_settled for pair in self.pairs if set(pair.names) <= set(best))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is one more look."""
+        return not self.num_looks or (self.num_looks < len(self.sample.counts) and not self.is_settled)
 
 
 def _looks(
@@ -214,48 +230,42 @@ def _looks(
 
     ``costs`` are COSTS of the auxiliary labels: ``max_cost`` is for these and all looks.
     """
-    states = [PairState(sample=sample, pair=pair) for sample in samples for pair in sample.pairs]
-    numbers = [0] * len(samples)
+    datasets = [
+        DatasetState(sample, [PairState(sample=sample, pair=pair) for pair in sample.pairs])
+        for sample in samples
+    ]
+    pairs = [pair for dataset in datasets for pair in dataset.pairs]
     rows: list[Row] = []
-    while going := [
-        index for index, sample in enumerate(samples) if _goes_on(states, sample, numbers[index])
-    ]:
-        for index in going:
-            numbers[index] += 1
-        parts = [one.first(one.counts[number - 1]) for one, number in zip(samples, numbers, strict=True)]
+    while going := [dataset for dataset in datasets if dataset.goes_on]:
+        for dataset in going:
+            dataset.num_looks += 1
+        parts = [dataset.sample.first(dataset.num_queries) for dataset in datasets]
         read = pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
         labels, price, costs = _labels(config, inputs, read, costs)
-        looked = {index: [state for state in states if state.sample is samples[index]] for index in going}
-        for index, of_sample in looked.items():
-            for state in of_sample:
-                state.look(config, labels, numbers[index], len(states), price)
-        _decide(states)
-        for index, of_sample in looked.items():
-            is_last = not _goes_on(states, samples[index], numbers[index])
-            for state in of_sample:
-                state.row.update(settled=state.is_settled, better=state.better)
-                say(look_line(config, samples[index], state.row, len(samples), is_last))
-                rows.append(state.row)
-    _end(config, samples, states)
+        for dataset in going:
+            for pair in dataset.pairs:
+                pair.look(config, labels, dataset.num_looks, len(pairs), price)
+        _decide(pairs)
+        for dataset in going:
+            for pair in dataset.pairs:
+                pair.row.update(settled=pair.is_settled, better=pair.better)
+                say(look_line(config, dataset.sample, pair.row, len(datasets), not dataset.goes_on))
+                rows.append(pair.row)
+    _end(config, datasets)
     return rows
 
 
-def _goes_on(states: Sequence[PairState], sample: DatasetSample, num_looks: int) -> bool:
-    """Return whether a dataset is looked at once more after this number of looks."""
-    return num_looks < len(sample.counts) and (not num_looks or not is_done(states, sample))
-
-
-def _end(config: SettleConfig, samples: Sequence[DatasetSample], states: Sequence[PairState]) -> None:
+def _end(config: SettleConfig, datasets: Sequence[DatasetState]) -> None:
     """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
 
     Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
     """
-    for state in states:
-        state.row.update(settled=state.is_settled, better=state.better)
-    for sample in samples:
-        row = next(state.row for state in states if state.sample is sample)
-        runs = unbeaten(states, sample) or sample.runs
-        say(*summary_lines(config, sample, row, runs, is_settled=is_done(states, sample)))
+    for dataset in datasets:
+        for pair in dataset.pairs:
+            pair.row.update(settled=pair.is_settled, better=pair.better)
+        runs = dataset.unbeaten or dataset.sample.runs
+        row = dataset.pairs[0].row
+        say(*summary_lines(config, dataset.sample, row, runs, is_settled=dataset.is_settled))
 
 
 def _row(config: SettleConfig, state: PairState, one: Differences, seen: Looks, price: float | None) -> Row:
