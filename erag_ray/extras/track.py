@@ -122,7 +122,7 @@ def _tracked(config: JobConfig, folder: pathlib.Path) -> TrackedRun:
     store.read(PER_QUERY).write_parquet(folder / "per_query.parquet")
     return TrackedRun(
         name=os.path.basename(config.out.rstrip("/")) or PROJECT,
-        settings={safe_name(key): _short(value) for key, value in _flat(dataclasses.asdict(config))},
+        settings={safe_name(key): value for key, value in _flat(dataclasses.asdict(config))},
         metrics={**_means(store.read(MEANS)), **_costs(config.out)},
         folder=folder,
     )
@@ -141,19 +141,14 @@ def _copy(store: TableStore, name: str, folder: pathlib.Path) -> None:
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str | float | bool]]:
-    """Yield the keys of a config with dots, and their values."""
+    """Yield the keys of a config with dots, and their values; texts are cut to what MLflow takes."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{path}{name}.")
-        elif isinstance(value, list | tuple) or value is None:
-            yield f"{path}{name}", json.dumps(value, default=str)
-        else:
-            yield f"{path}{name}", value
-
-
-def _short(value: str | float | bool) -> str | float | bool:
-    """Cut a text to what MLflow takes as a parameter."""
-    return f"{value[: MAX_VALUE - 3]}..." if isinstance(value, str) and len(value) > MAX_VALUE else value
+            continue
+        plain = json.dumps(value, default=str) if isinstance(value, list | tuple) or value is None else value
+        is_long = isinstance(plain, str) and len(plain) > MAX_VALUE
+        yield f"{path}{name}", f"{plain[: MAX_VALUE - 3]}..." if is_long else plain
 
 
 def _means(means: pl.DataFrame) -> dict[str, float]:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
-from erag_ray.analyses.settings import ANY, Floats, Settings
+from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.extras.credit.lists import document_keys, mixed
 from erag_ray.extras.credit.schemas import ORDER_EFFECTS
 from erag_ray.measures.agreement import Family, paired_differences, wilson_interval
@@ -78,47 +78,27 @@ def order_effects(
 
 def _rows(dataset: DatasetColumns, settings: Settings) -> Iterator[tuple[object, ...]]:
     changed, unchanged = measured_and_used(dataset.of_runs)
-    if not changed:
-        return
     as_is = {_list_of(name): column for name, column in unchanged}
     alpha = 1 - settings.confidence
     families: dict[tuple[object, ...], Family] = {}
     rows = []
     for name, column in changed:
         differences = paired_differences(column, as_is[_list_of(name)])
-        reason = _reason(differences)
+        judged = differences[~np.isnan(differences)]
+        reason = TOO_FEW if len(judged) < 2 else None if judged.any() else NEVER_CHANGES
         key = (name["reader"], name["score"])
         index = None if reason else families.setdefault(key, Family()).add(differences)
-        rows.append((name, differences, reason, key, index))
+        rows.append((name, judged, len(differences) - len(judged), reason, key, index))
     tests = {key: family.adjusted(alpha) for key, family in families.items()}
-    for name, differences, reason, key, index in rows:
-        figures: tuple[float | None, ...] = (_mean(differences), *[None] * 6)
+    for name, judged, num_dropped, reason, key, index in rows:
+        figures: tuple[float | None, ...] = (float(judged.mean()) if len(judged) else None, *[None] * 6)
         if index is not None:
             test, level = tests[key][index].test, tests[key][index].level
             plain = (*test.interval(alpha), test.p_value)
             figures = (test.mean, *plain, *test.interval(level), tests[key][index].p_adjusted)
-        last = _share_changed(differences, settings.confidence)
-        yield (*_list_of(name), name["measure"], *figures, *last, reason)
-
-
-def _mean(differences: Floats) -> float | None:
-    judged = differences[~np.isnan(differences)]
-    return float(judged.mean()) if len(judged) else None
+        share = wilson_interval(int((judged != 0).sum()), len(judged), settings.confidence)
+        yield (*_list_of(name), name["measure"], *figures, *share, len(judged), num_dropped, reason)
 
 
 def _list_of(name: Mapping[str, object]) -> tuple[object, ...]:
     return tuple(name[key] for key in LIST)
-
-
-def _reason(differences: Floats) -> str | None:
-    judged = differences[~np.isnan(differences)]
-    if len(judged) < 2:
-        return TOO_FEW
-    return None if judged.any() else NEVER_CHANGES
-
-
-def _share_changed(differences: Floats, confidence: float) -> tuple[object, ...]:
-    """Return the share of questions whose score changes, its interval, and how many count and do not."""
-    judged = differences[~np.isnan(differences)]
-    interval = wilson_interval(int((judged != 0).sum()), len(judged), confidence)
-    return (*interval, len(judged), len(differences) - len(judged))

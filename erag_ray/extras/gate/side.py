@@ -83,7 +83,9 @@ class Side:
             annotator=auxiliary, run_id=self.run, depth=depth, cutoff=depth, ideal=ANY, reader=""
         )
         where = f"{self.name}: {self.folder}"
-        if any(spec.lists is judged_pairs for spec in request_specs([auxiliary])) and self._judges_a_sample:
+        judge = self.store.manifest(LABELS)["config"].get("judge", {})
+        is_judged = any(spec.lists is judged_pairs for spec in request_specs([auxiliary]))
+        if is_judged and judge.get("num_queries") is not None:
             text = f"{where}: {auxiliary} must label all questions, but its judge graded a sample"
             raise InputError([f"auxiliary: {text}. Run erag-ray compare without judge.num_queries"])
         for measure in OF_LISTS:
@@ -94,11 +96,6 @@ class Side:
             f"has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader: {names}"
         )
         raise InputError([f"auxiliary: {where} {text}. Name one of these, or run erag-ray compare with it"])
-
-    @property
-    def _judges_a_sample(self) -> bool:
-        judge = self.store.manifest(LABELS)["config"].get("judge", {})
-        return judge.get("num_queries") is not None
 
     def corpus(self) -> pl.DataFrame:
         """Return doc_id, title and text of the passages in the job's lists."""

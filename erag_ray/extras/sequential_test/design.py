@@ -120,13 +120,8 @@ def estimate(measure: str, labels: Floats, weights: Floats) -> Floats:
     )
 
 
-def _equal(cutoff: int) -> Floats:
-    return np.ones(cutoff) / cutoff
-
-
-def _discounts(cutoff: int) -> Floats:
-    return 1 / np.log2(np.arange(1, cutoff + 1) + 1)
-
-
-IMPORTANCE: dict[str, Callable[[int], Floats]] = {"P": _equal, "DCG": _discounts}
+IMPORTANCE: dict[str, Callable[[int], Floats]] = {
+    "P": lambda cutoff: np.ones(cutoff) / cutoff,
+    "DCG": lambda cutoff: 1 / np.log2(np.arange(1, cutoff + 1) + 1),
+}
 """Measure, a sum over documents -> its weights of the ranks 1..cutoff."""

@@ -147,10 +147,6 @@ class StageConfig(Keys):
         require(self.crop_words != [], "crop_words: no number is given (null for whole passages)")
 
 
-def _one_stage() -> list[StageConfig]:
-    return [StageConfig(epochs=10)]
-
-
 class TrainConfig(Keys):
     """Fine-tuning of a FiD or IPA reader; the defaults are the settings of the eRAG paper."""
 
@@ -184,7 +180,7 @@ class TrainConfig(Keys):
     """Questions to choose the best weights by, read as the last stage has it: its largest num_passages, its
     num_gold, whole passages (none: the last weights are the result)."""
 
-    curriculum: list[StageConfig] = field(default_factory=_one_stage)
+    curriculum: list[StageConfig] = field(default_factory=lambda: [StageConfig(epochs=10)])
     """Stages, one after the other (default: 10 epochs of 50 passages)."""
 
     learning_rate: Above0 = 5e-5

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import torch
@@ -16,7 +13,7 @@ from erag_ray.extras.train.data.batches import listed, read_passages
 from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.reader import TrainedReader
 from erag_ray.measures.scores import score_named, score_outputs
-from erag_ray.prompts.request import Form, Request
+from erag_ray.prompts.request import Request
 from erag_ray.store.folder import as_frame
 
 
@@ -58,7 +55,13 @@ class DevQuestions:
         records = self.examples.table.take(
             pa.array(self._rows[name][rank::num_workers], pa.int64())
         ).to_pylist()
-        prompts = model.render([self._request(form, record) for record in records])
+        stage = self.config.curriculum[-1]
+        requests = []
+        for record in records:
+            rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
+            passages = read_passages(self.examples.corpus, rows)
+            requests.append(Request.of(form, record["question"], passages))
+        prompts = model.render(requests)
         outputs = [""] * len(records)
         for rows in model.batches(prompts):
             for row, output in zip(rows, model.generate([prompts[row] for row in rows]), strict=True):
@@ -67,8 +70,3 @@ class DevQuestions:
             score_outputs([text], [record["answers"]], score_named(record["score"]))[0] or 0.0
             for text, record in zip(outputs, records, strict=True)
         )
-
-    def _request(self, form: Form, record: Mapping[str, Any]) -> Request:
-        stage = self.config.curriculum[-1]
-        rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
-        return Request.of(form, record["question"], read_passages(self.examples.corpus, rows))

@@ -48,7 +48,9 @@ def write_world(
         The number of lines in every file.
     """
     folder = Folder(config.out)
-    settings = _settings(config)
+    settings = {"version": __version__, **dataclasses.asdict(config)}
+    for key in ("out", "num_processes"):
+        del settings[key]
     manifest = whole_manifest(folder, name=MANIFEST, form={"settings": dict, "lines": dict})
     if manifest is not None and manifest["settings"] == settings:
         counts: dict[str, int] = manifest["lines"]
@@ -58,15 +60,6 @@ def write_world(
     content = {"settings": settings, "lines": lines}
     folder.write_bytes(json.dumps(content, indent=2).encode(), MANIFEST)
     return lines
-
-
-def _settings(config: WorldConfig) -> dict[str, Any]:
-    """Return all that the files depend on."""
-    values = dataclasses.asdict(config)
-    return {
-        "version": __version__,
-        **{key: value for key, value in values.items() if key not in ("out", "num_processes")},
-    }
 
 
 def _write_files(config: WorldConfig, folder: Folder, on_progress: Callable[[int], None]) -> dict[str, int]:

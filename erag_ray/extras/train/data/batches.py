@@ -81,26 +81,13 @@ def draw(record: Mapping[str, Any], corpus: pa.Table, stage: StageConfig, rng: n
     passages = read_passages(corpus, rows)
     if stage.crop_words:
         num_words = stage.crop_words[int(rng.integers(len(stage.crop_words)))]
-        passages = [
-            _cropped(record, row, passage, answers, num_words, rng)
-            for row, passage in zip(rows, passages, strict=True)
-        ]
+        for index, row in enumerate(rows):
+            # with known gold passages, an answer in another passage does not count as evidence
+            may_answer = row in record["gold"] or not record["gold"]
+            evidence, named = (record["evidence"], answers) if may_answer else ([], [])
+            text = crop(passages[index].text, evidence, named, record["question"], num_words, rng)
+            passages[index] = Passage(passages[index].title, text)
     return Drawn(record["dataset"], record["question"], tuple(passages), answer)
-
-
-def _cropped(
-    record: Mapping[str, Any],
-    row: int,
-    passage: Passage,
-    answers: Sequence[str],
-    num_words: int,
-    rng: np.random.Generator,
-) -> Passage:
-    """Crop a passage. With known gold passages, an answer in another passage does not count as evidence."""
-    may_answer = row in record["gold"] or not record["gold"]
-    evidence, answers = (record["evidence"], answers) if may_answer else ([], [])
-    text = crop(passage.text, evidence, answers, record["question"], num_words, rng)
-    return Passage(passage.title, text)
 
 
 def crop(
@@ -124,7 +111,8 @@ def crop(
     if span is None:
         start = _most_like(question, [text[a:b] for a, b in words], num_words, rng)
         return text[words[start][0] : words[start + num_words - 1][1]]
-    first, last = _words_of_span(words, span)
+    touched = [index for index, (start, end) in enumerate(words) if start < span[1] and end > span[0]]
+    first, last = touched[0], touched[-1]
     low, high = max(0, last + 1 - num_words), min(first, len(words) - num_words)
     start = first if low > high else int(rng.integers(low, high + 1))
     return text[words[start][0] : words[max(start + num_words - 1, last)][1]]
@@ -146,12 +134,6 @@ def _find(text: str, spans: Sequence[str], rng: np.random.Generator) -> tuple[in
             whole = whole_words(re.escape(span.strip()))
             matches += [match.span() for match in re.finditer(whole, text, re.IGNORECASE)]
     return matches[int(rng.integers(len(matches)))] if matches else None
-
-
-def _words_of_span(words: Sequence[tuple[int, int]], span: tuple[int, int]) -> tuple[int, int]:
-    """Return the first and last word that a span overlaps."""
-    touched = [index for index, (start, end) in enumerate(words) if start < span[1] and end > span[0]]
-    return touched[0], touched[-1]
 
 
 def listed(ranked: Sequence[int], gold: Sequence[int], num_passages: int, num_gold: int) -> list[int]:
