@@ -78,7 +78,9 @@ class Trainer:
             values = self._step(step, samples)
             state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
             if self._is_due(state.step, self.config.eval_steps) and self.dev.datasets:
-                scores = self._evaluate()
+                with autocast(self.config):
+                    self.model.eval()
+                    scores = self.dev.scores(*rank_and_size())
                 state = self._keep_best(state, scores["dev"])
                 values |= scores
             if is_main():
@@ -194,11 +196,6 @@ class Trainer:
             f"longer warm-up or a smaller max_grad_norm; with bf16 (now {self.config.bf16}) try without, "
             "and start from weights that were trained in bfloat16 or float32, not float16"
         )
-
-    def _evaluate(self) -> dict[str, float]:
-        with autocast(self.config):
-            self.model.eval()
-            return self.dev.scores(*rank_and_size())
 
     def _keep_best(self, state: State, score: float) -> State:
         # on a tie the later one, which was trained for longer
