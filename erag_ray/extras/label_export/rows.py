@@ -169,11 +169,6 @@ def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
 
 
 def _labels_by(annotator: str, job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
-    """Return the labels of an annotator.
-
-    Raises:
-        InputError: there are none.
-    """
     labels = job.labels.filter(annotator=annotator)
     if labels.is_empty():
         names = ", ".join(job.labels["annotator"].unique().sort())
@@ -183,11 +178,7 @@ def _labels_by(annotator: str, job: LabelledJob, config: ExportConfig) -> pl.Dat
 
 
 def _harmful(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
-    """Return the pairs with a gain below 0: query_id, doc_id.
-
-    Raises:
-        InputError: ``harmful_only`` is set and there are no gains.
-    """
+    """Return the pairs with a gain below 0: query_id, doc_id."""
     gains = job.labels.filter(pl.col("annotator").is_in(GAINS))
     if config.harmful_only and gains.is_empty():
         text = f"{config.job} has no labels by {' or '.join(GAINS)}, which show what does harm"
@@ -210,7 +201,6 @@ def _negatives(documents: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:
 
 
 def _too_few(candidates: pl.DataFrame, config: ExportConfig) -> str:
-    """Return the message for a job in which no question has both a positive and enough negatives."""
     most = max(candidates["number"], default=0)
     kind = "do harm" if config.harmful_only else "are useless or do harm"
     text = f"no question with a useful document has {config.num_negatives} documents that {kind} (at most {most})"

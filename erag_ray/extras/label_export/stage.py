@@ -53,11 +53,7 @@ def export(config: ExportConfig) -> TrainingData:
 
 
 def _check_out(folder: Folder) -> None:
-    """Refuse a folder in which the export would overwrite what is not an export.
-
-    Raises:
-        InputError: it is the folder of a job, or has a README.md of another kind.
-    """
+    """Refuse a folder in which the export would overwrite what is not an export."""
     if folder.exists(LABELS_FOLDER, MANIFEST):
         text = f"{folder.root} is the folder of a job, whose table labels would be overwritten"
         raise InputError([f"out: {text}. Choose another"])
