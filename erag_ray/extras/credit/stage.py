@@ -105,12 +105,10 @@ def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None
     Raises:
         JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
     """
-    for schema, names, make in (
-        (CREDITS, config.credits, _make_credits),
-        (ORDER_UTILITY, config.orders, _make_order_utility),
-    ):
-        if names:
-            _ensure(config, inputs, finished, schema, functools.partial(make, config, inputs, finished))
+    if config.credits:
+        _ensure(config, inputs, finished, CREDITS, _make_credits)
+    if config.orders:
+        _ensure(config, inputs, finished, ORDER_UTILITY, _make_order_utility)
 
 
 def _ensure(
@@ -118,7 +116,7 @@ def _ensure(
     inputs: Inputs,
     finished: Finished,
     schema: TableSchema,
-    make: Callable[[Append], Mapping[str, object]],
+    make: Callable[[JobConfig, Inputs, Finished, Append], Mapping[str, object]],
 ) -> None:
     store = TableStore(config.out)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
@@ -131,7 +129,7 @@ def _ensure(
             sources=digests(store, [QUERIES, RUNS, PROVENANCE, CORPUS]),
             inputs=frame_digests({"requests": finished.requests, "outputs": outputs, **judged}),
             names=scores_of(inputs.queries),
-            make=make,
+            make=functools.partial(make, config, inputs, finished),
         )
         if not ensure(stage, store):
             say(f"{stage.name}: as sealed before")

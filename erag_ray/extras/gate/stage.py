@@ -107,7 +107,6 @@ def _estimates(
     for side in (baseline, candidate):
         predictor = side.predictor(auxiliary, depth).rename({"value": f"{side.name}_predictor"})
         pairs = pairs.join(predictor, on="query_id", how="left", maintain_order="left")
-    for side in (baseline, candidate):
         # asked on both sides and without a score: not judged, and not predicted
         answered = side.utility.filter(depth=depth)["query_id"]
         pairs = pairs.with_columns(

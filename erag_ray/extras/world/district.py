@@ -76,7 +76,7 @@ def make_district(config: WorldConfig, number: int) -> District:
     names = Names(
         random, dev, max(config.num_districts * NUM_SURNAMES // config.districts_per_surname, NUM_SURNAMES)
     )
-    cast = {kind: [_thing(kind, names) for _ in range(number)] for kind, number in NUM_THINGS.items()}
+    cast = {kind: [_thing(kind, names) for _ in range(count)] for kind, count in NUM_THINGS.items()}
     cast["person"] = _people(names, config.namesake_fraction)
     entities = [entity for kind, of_kind in cast.items() if kind != "region" for entity in of_kind]
     facts = [fact for entity in entities for fact in _facts_of(entity, cast, names)]
