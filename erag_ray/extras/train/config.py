@@ -100,11 +100,6 @@ class ExamplesConfig(Keys):
     """Share of the questions (0 to 1) that get a second example, with passages of another question of the dataset and
     the target NO-RESPONSE, in the same prompt: the reader learns to abstain, also if it is not told to."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are no question files."""
-        return not (self.queries or self.given)
-
     def settings(self) -> dict[str, Any]:
         """Return all keys; without ``unanswerable_share`` where it is 0, as in data from before there was this key."""
         values = dataclasses.asdict(self)

@@ -113,7 +113,9 @@ def district_lines(config: WorldConfig, number: int) -> Lines:
 
 def num_questions(config: WorldConfig, number: int) -> int:
     """Return the number of questions of each task in a district; in a split, these differ by at most 1."""
-    index, split_size = config.index_in_split(number)
+    index, split_size = number // config.dev_every, config.num_districts // config.dev_every
+    if not config.is_dev(number):
+        index, split_size = number - index, config.num_districts - split_size
     mean = config.questions_per_district
     if config.max_questions is not None:
         mean = min(mean, config.max_questions / split_size)

@@ -132,7 +132,7 @@ def _load(
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
     """Load EXAMPLES, CORPUS and datasets of train or dev."""
     examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
-    if examples.is_empty:
+    if not (examples.queries or examples.given):
         if name == "train":
             diagnostics.error("no training questions", "train: no question files. Set queries or given")
         return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
