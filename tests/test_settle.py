@@ -19,8 +19,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.job import main
-from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
-from erag_ray.extras.sequential_test.stage import settle
+from erag_ray.extras.sequential_test.stage import INTERIM_ANALYSES, settle
 from erag_ray.inference import actor
 from erag_ray.inputs.stage import prepare
 from erag_ray.measures.lists import compute, list_ideal

@@ -17,7 +17,7 @@ from erag_ray.analyses.every import all_tables
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.config.job import JobConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS
-from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
+from erag_ray.extras.sequential_test.stage import INTERIM_ANALYSES
 from erag_ray.extras.train.data.examples import EXAMPLES
 from erag_ray.retrieve import RETRIEVERS
 

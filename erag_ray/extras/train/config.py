@@ -99,11 +99,6 @@ class ExamplesConfig(Keys):
     """Share of the questions (0 to 1) that get a second example, with passages of another question of the dataset and
     the target NO-RESPONSE, in the same prompt: the reader learns to abstain, also if it is not told to."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are no question files."""
-        return not (self.queries or self.given)
-
     def settings(self) -> dict[str, Any]:
         """Return all keys; without ``unanswerable_share`` where it is 0, as in data from before there was this key."""
         values = dataclasses.asdict(self)
@@ -146,10 +141,6 @@ class StageConfig(Keys):
         require(self.crop_words != [], "crop_words: no number is given (null for whole passages)")
 
 
-def _one_stage() -> list[StageConfig]:
-    return [StageConfig(epochs=10)]
-
-
 class TrainConfig(Keys):
     """Fine-tuning of a FiD or IPA reader; the defaults are the settings of the eRAG paper."""
 
@@ -182,7 +173,7 @@ class TrainConfig(Keys):
     """Questions to choose the best weights by, read as the last stage has it: its largest num_passages, its
     num_gold, whole passages (none: the last weights are the result)."""
 
-    curriculum: list[StageConfig] = field(default_factory=_one_stage)
+    curriculum: list[StageConfig] = field(default_factory=lambda: [StageConfig(epochs=10)])
     """Stages, one after the other (default: 10 epochs of 50 passages)."""
 
     learning_rate: Above0 = 5e-5

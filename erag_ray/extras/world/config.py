@@ -60,10 +60,3 @@ class WorldConfig(Keys):
     def is_dev(self, district: int) -> bool:
         """Return whether a district has dev questions (else train questions)."""
         return district % self.dev_every == self.dev_every - 1
-
-    def index_in_split(self, district: int) -> tuple[int, int]:
-        """Return a district's index in its split (dev or train), and the size of the split."""
-        dev_before, all_dev = district // self.dev_every, self.num_districts // self.dev_every
-        if self.is_dev(district):
-            return dev_before, all_dev
-        return district - dev_before, self.num_districts - all_dev
