@@ -227,19 +227,6 @@ def test_what_was_answered_stays_where_a_function_raises(tmp_path: pathlib.Path)
     assert all(bad in prompt for prompt in again.prompts)
 
 
-def test_what_was_answered_stays_after_an_interrupt(tmp_path: pathlib.Path) -> None:
-    def interrupted(prompts: list[str]) -> list[str]:
-        if len(first.prompts) > 8:
-            raise KeyboardInterrupt
-        return titles(prompts)
-
-    first, again = Counting(interrupted), Counting()
-    with pytest.raises(KeyboardInterrupt):
-        er.compare(**keys(tmp_path, reader=er.Function(first, "f", "1", batch_size=4)))
-    er.compare(**keys(tmp_path, reader=er.Function(again, "f", "1")))
-    assert not set(first.prompts[:8]) & set(again.prompts)
-
-
 @pytest.mark.parametrize(
     ("function", "fault"),
     [
