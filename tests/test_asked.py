@@ -22,11 +22,8 @@ from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table, write_tiny
 from towns import towns
 
-from erag_ray.analyses.auxiliary import AUXILIARY_MEANS
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.columns import PER_QUERY
-from erag_ray.analyses.comparisons import COMPARISONS
-from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
@@ -283,36 +280,7 @@ def test_a_sample_of_the_reader_is_the_job_of_that_sample(
     assert gains.null_count() == 0
 
 
-# --- by hand ---
-
-
-def test_a_run_without_lists_and_a_sample_by_hand(tmp_path: pathlib.Path, reads_here: list[int]) -> None:
-    tiny = towns(tmp_path, {"all": 160, "some": 160}, 160, {"right": "Person {n}", "wrong": "nobody"})
-    lists = tiny.run("some").read_text().splitlines(keepends=True)
-    # every fourth question has no list; where there is one, its document is right
-    tiny.run("some").write_text("".join(row for number, row in enumerate(lists) if number % 4))
-    tiny = tiny.with_config(
-        depth=1, end_to_end_depths=[1], annotators=[READER, RULE], reader_queries=50, auxiliary=RULE
-    )
-    make_tables(tiny)
-    hashes = sorted(range(160), key=lambda number: xxhash.xxh3_64_intdigest(f"0:q{number}".encode()))
-    num_found = sum(number % 4 > 0 for number in hashes[:50])
-    assert 0 < num_found < 50
-    values = table(tiny, PER_QUERY, annotator=READER, run_id="some", measure="P")
-    assert (values.height, values["value"].null_count(), values["value"].sum()) == (50, 0, num_found)
-    keys = {"run_id": "some", "measure": "P", "annotator": READER}
-    (row,) = table(tiny, MEANS, **keys).to_dicts()
-    assert (row["num_queries"], row["num_dropped"]) == (50, 110)
-    assert row["mean"] == pytest.approx(120 / 160, abs=1e-6)
-    (row,) = table(tiny, AUXILIARY_MEANS, **keys).to_dicts()
-    assert (row["num_read"], row["num_queries"]) == (50, 160)
-    assert row["mean_read"] == pytest.approx(num_found / 50)
-    (row,) = table(tiny, COMPARISONS, annotator=READER, measure="P").to_dicts()
-    assert (row["num_queries"], row["num_dropped"]) == (50, 110)
-    assert row["difference"] == pytest.approx(1 - 120 / 160, abs=1e-6)
-    # the end-to-end score of an empty list is that without passages, which is wrong
-    (row,) = table(tiny, MEANS, run_id="some", annotator="end_to_end").to_dicts()
-    assert row["mean"] == pytest.approx(120 / 160, abs=1e-6)
+# --- a gate ---
 
 
 def test_a_gate_predicts_what_was_not_asked_and_not_what_failed(tmp_path: pathlib.Path) -> None:

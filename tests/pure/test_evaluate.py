@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import hypothesis
-import numpy as np
 import polars as pl
 import pytest
 from evaluated import comparisons, correlations, everywhere, measured, numbered, queries, settings, used
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from erag_ray.analyses.lists import matrices
 from erag_ray.analyses.lists.values import per_query
@@ -145,26 +142,6 @@ def test_measures_asked_for_are_taken_as_they_are() -> None:
 
 
 # --- correlations ---
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize("levels", [2, 4, 1000])
-def test_correlations_over_queries_equal_scipys(levels: int) -> None:
-    random = np.random.default_rng(levels)
-    x, y = random.integers(0, levels, 40) / levels, random.integers(0, levels, 40) / levels
-    x[5], y[7] = np.nan, np.nan
-    none = [[None if math.isnan(one) else one for one in column] for column in (x, y)]
-    found = correlations(
-        measured({("r", "A", 2): none[0]}), used({("r", "A", 2): none[1]}), numbered(40), settings()
-    )
-    kept = ~np.isnan(x) & ~np.isnan(y)
-    x, y = x[kept], y[kept]
-    for name, outside in (("kendall_tau_b", stats.kendalltau), ("spearman_rho", stats.spearmanr)):
-        row = found.filter(statistic=name, over="queries").row(0, named=True)
-        assert row["value"] == pytest.approx(outside(x, y).statistic, abs=1e-12)
-        assert row["ceiling"] == pytest.approx(outside(np.sort(x), np.sort(y)).statistic, abs=1e-12)
-        assert row["low"] <= row["value"] <= row["high"]
-        assert (row["num_queries"], row["num_dropped"], row["num_runs"]) == (38, 2, 1)
 
 
 def test_sums_of_the_same_labels_in_another_order_tie() -> None:
