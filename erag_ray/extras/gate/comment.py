@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.analyses.answer import MAX_QUESTIONS
 from erag_ray.analyses.costs import cost_text
-from erag_ray.analyses.parts.formats import change, counted, number, quoted
+from erag_ray.analyses.parts.formats import change, counted, number, quoted, with_documents
 from erag_ray.analyses.parts.model import (
     DatasetVerdict,
     Finding,
@@ -85,7 +85,7 @@ def _headline(comparison: Comparison) -> str:
     )
     return (
         f"{comparison.candidate.run}{where} against {comparison.baseline.run} of {comparison.baseline.folder}, "
-        f"{counted(comparison.depth, 'document')}: {comparison.verdict}"
+        f"{with_documents(comparison.depth)}: {comparison.verdict}"
     )
 
 

@@ -91,8 +91,9 @@ def _check(config: SettleConfig, inputs: Inputs) -> None:
     known = inputs.runs["run_id"].unique().sort().to_list()
     names, problems = run_names(config, inputs), []
     if len(names) < 2 or len(names) != len(set(names)) or not set(names) <= set(known):
+        text = f"compare: name two or more of the runs {', '.join(known)}, each once; got {', '.join(names)}"
         problems.append(
-            f"compare: name two or more of the runs {', '.join(known)}, each once; got {', '.join(names)}"
+            text if known else "outputs: there are no lists to sample; erag-ray compare scores all outputs"
         )
     sizes = inputs.queries["dataset"].value_counts().sort("dataset")
     small = sizes.filter(pl.col("count") < 2)["dataset"].to_list()
