@@ -114,7 +114,7 @@ def show_tokens(view: View) -> Iterator[Table]:
     order = [*view.runs, *REFERENCE_NAMES]
     lists = lengths.filter(pl.col("run_id").is_in(order)).join(utility, on=["run_id", "depth"], how="left")
     # those that nobody counted are 0
-    if lists["num_prompt_tokens"].sum():
+    if view.results[LIST_TOKENS]["num_prompt_tokens"].sum():
         yield listing(
             rows_of(in_run_order(lists, order).sort("run_number", "depth")),
             (
