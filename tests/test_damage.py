@@ -35,10 +35,6 @@ from erag_ray.store.schemas import LABELS, PENDING, QUERIES, UTILITY
 from erag_ray.store.sharded_tasks import undone
 from erag_ray.support.errors import JobError
 
-# Ray warns of its own inner workings
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
-)
 RUN_AGAIN = r"[Rr]un (jobs/\w+\.py|the job that writes it)"
 
 
