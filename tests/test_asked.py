@@ -8,7 +8,7 @@ import pathlib
 import random
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -16,7 +16,7 @@ import pytest
 import xxhash
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from oracle import check
+from oracle import chance, check
 from oracle.readings import Outside
 from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table, write_tiny
@@ -162,9 +162,9 @@ class World:
 
 # --- worlds ---
 
-# tests of many differences are sampled, and slopes of what does not vary are noise; test_all_numbers.py holds both
+# tests of differences take the oracle long, and slopes of what does not vary are noise; test_all_numbers.py holds both
 ROUGH = re.compile(
-    r"(\w*comparisons|auxiliary_means) \(.*\) "
+    r"(\w*comparisons|best_depths|auxiliary_means) \(.*\) "
     r"(low|high|p_value|low_adjusted|high_adjusted|p_adjusted|detectable|num_needed|lambda): "
 )
 
@@ -240,7 +240,16 @@ def failed_in_the_sample() -> World:
     return replace(world, passages=passages, lists=lists, annotators=[READER, RULE], keys=keys)
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+@pytest.fixture(scope="module", autouse=True)
+def without_tests() -> Iterator[None]:
+    """The oracle tests no difference."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chance.Flips, "_p", lambda flips: 1.0)
+        patch.setattr(chance.Flips, "interval", lambda flips, alpha: (None, None))
+        yield
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @example(nothing_found())
 @example(failed_in_the_sample())
 @given(worlds())

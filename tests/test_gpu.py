@@ -236,7 +236,6 @@ def test_the_engine_outruns_generate(t5_small: str) -> None:
 # --- a job, training, Faiss ---
 
 
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_names_its_gpu_first_and_in_each_file(tiny: Tiny, job: RunJob, folders: dict[str, str]) -> None:
     reader = ReaderConfig(kind="fid", model=folders["fid"], max_new_tokens=8)
     code, said = job("compare", tiny.with_config(reader=reader, progress=True))

@@ -554,7 +554,6 @@ def test_where_no_judge_is_asked_the_score_is_refused_by_name(tmp_path: pathlib.
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_on_ray_asks_about_each_output_once(
     judged: Tiny, server: MisbehavingServer, local_ray: None, job: RunJob
 ) -> None:

@@ -402,7 +402,6 @@ def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_that_touches_no_disk(tiny: Tiny, s3: str, reads_here: list[int]) -> None:
     there = dataclasses.replace(copied(tiny.config, s3), out=f"{s3}/out of it/\u00fc")
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}

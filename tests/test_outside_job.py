@@ -318,11 +318,6 @@ def test_the_pause_is_the_one_that_the_service_asks_for(
         (Reply([]), 'HttpError: the answer has no list "documents"', 6),
         (Reply({"documents": None}), 'HttpError: the answer has no list "documents"', 6),
         (Reply({"documents": [{"id": "d1"}]}), "text is missing; it must be a string that is not blank", 6),
-        (
-            Reply({"documents": [{"id": "d1", "text": "a"}] * 2}),
-            "document 'd1' is in the list more than once",
-            6,
-        ),
     ],
 )
 def test_a_service_that_fails_is_named_with_what_it_says(

@@ -242,7 +242,6 @@ def lists_by(tiny: Tiny, name: str, encoder: str, **search: Any) -> dict[str, pl
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("local_ray")
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_runs_are_the_same_for_any_number_of_shards_and_actors(repeated: Tiny, encoder: str) -> None:
     whole = lists_by(repeated, "whole", encoder)
     assert [run.height for run in whole.values()] == [40, 40, 42, 42, 42, 12]

@@ -986,7 +986,6 @@ def test_model_ids_depend_on_weights_and_not_on_the_way_to_them(server: Misbehav
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_key_that_is_missing_on_a_node_is_one_message(
     tiny_served: Tiny,
     server: MisbehavingServer,

@@ -28,9 +28,6 @@ from erag_ray.store.stages.memory import job_memory
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
-)
 NUM_QUESTIONS = 80
 Settle = Callable[..., pl.DataFrame]
 

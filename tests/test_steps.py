@@ -75,14 +75,6 @@ def test_an_unknown_document_below_the_depth_does_no_harm(tiny: Tiny) -> None:
     assert prepare(tiny.config).runs.filter(run_id="bad", query_id="q1").height == 3
 
 
-def test_a_parquet_file_without_a_column_is_named_with_the_column(tiny: Tiny) -> None:
-    path = tiny.folder / "run.parquet"
-    pl.DataFrame({"query_id": ["q1"], "score": [1.0]}).write_parquet(path)
-    problem = the_problem(tiny.with_config(runs={"bad": str(path)}))
-    assert str(path) in problem
-    assert "'doc_id'" in problem
-
-
 def test_all_problems_of_all_inputs_come_in_one_message(tiny: Tiny) -> None:
     append(tiny.queries, kilt_line("q1", "again", "Ada", None))
     append(tiny.passages, passage_line("d1", *PASSAGES["d1"]))

@@ -45,11 +45,6 @@ from erag_ray.support.errors import InputError, JobError
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# Ray warns of its own inner workings
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
-)
-
 
 @pytest.fixture
 def module(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], pathlib.Path]:
