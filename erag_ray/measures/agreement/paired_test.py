@@ -41,6 +41,8 @@ MAX_STEPS = 100
 """Differences that are multiples of 1/k, for a k up to this, have sums on a lattice."""
 LEAST_P = 1e-12
 """`PairedTest.p_above` looks no further."""
+MOST_NEEDED = 10**12
+"""More queries than this are not counted."""
 SMALLEST = 1e-12
 """A bound on the significant side of 0 is at least this far from it."""
 
@@ -101,7 +103,7 @@ class PairedTest:
         """Return how many queries a test at this level needs to detect the mean difference in 80 % of cases.
 
         By `detectable_difference`, and at least as many as hold the differences that an exact test needs; rounded up to
-        two digits. None if the mean difference is 0.
+        two digits. None if the mean difference is 0, and at most `MOST_NEEDED`.
         """
         if not round(self.mean, TIE_DIGITS):
             return None
@@ -109,7 +111,7 @@ class PairedTest:
         variance = max(0.0, squares / max(1, self.count - 1))
         by_power = variance * (standard_errors(alpha, POWER, max(2, self.count)) / self.mean) ** 2
         num_different = math.ceil(1 - math.log2(alpha))
-        return round_up(max(by_power, num_different * self.count / len(self.values)))
+        return round_up(min(MOST_NEEDED, max(by_power, num_different * self.count / len(self.values))))
 
 
 def paired_test(differences: Floats) -> PairedTest:
