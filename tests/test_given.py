@@ -190,6 +190,7 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
             [{**DOCUMENTS, "depth": 3}, {**FIRST, "depth": 1, "documents": ["d2"]}],
             [":2", "other documents than at", ":1"],
         ),
+        ([], ["outputs: there is none in", "outputs.jsonl.gz"]),
         ([{**FIRST, "query_id": "q77"}], ["outputs", "none is of one of the questions", "'q77'"]),
         ([DOCUMENTS], ["passages", "d1"]),
     ],

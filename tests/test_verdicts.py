@@ -208,6 +208,7 @@ def test_corrected_means_are_those_of_people() -> None:
 @pytest.mark.parametrize(
     ("records", "words"),
     [
+        ([], ["verdicts: there is none in", "verdicts.jsonl"]),
         ([{"query_id": "q1", "run": "a", "verdict": "yes"}], [":1", "verdict is 'yes'", "true, false"]),
         ([{"query_id": "q1", "run": "a"}], [":1", "verdict is missing"]),
         ([{"query_id": "q1", "run": "a", "verdict": None}], [":1", "verdict is None"]),

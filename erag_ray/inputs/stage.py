@@ -229,7 +229,7 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
     lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries, brought])
     check_numbering(loaded.queries, lists, diagnostics)
     loaded = sample_loaded(loaded, config.num_queries, config.seed)
-    return loaded, lists, used_outputs(given, loaded.queries, lists, diagnostics)
+    return loaded, lists, used_outputs(given, config.outputs, loaded.queries, lists, diagnostics)
 
 
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:

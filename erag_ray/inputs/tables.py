@@ -78,17 +78,24 @@ def check_numbering(queries: pl.DataFrame, entries: pl.DataFrame, diagnostics: D
 
 
 def used_outputs(
-    given: pl.DataFrame, queries: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnostics
+    given: pl.DataFrame,
+    paths: Sequence[str],
+    queries: pl.DataFrame,
+    entries: pl.DataFrame,
+    diagnostics: Diagnostics,
 ) -> pl.DataFrame:
     """Return the rows of GIVEN that belong to the questions and lists of a job.
 
     Args:
         given: GIVEN, all that were loaded.
+        paths: their files.
         queries: QUERIES of the evaluated sample.
         entries: of all runs.
         diagnostics: receives an error if no output is of one of the questions, and warnings about those not used.
     """
     used = given.join(queries, on="query_id", how="semi", maintain_order="left")
+    if paths and given.is_empty() and not diagnostics.num_errors:
+        diagnostics.error("no outputs", f"outputs: there is none in {', '.join(paths)}")
     if given.height and queries.height and not used.height:
         text = f"such as {given['query_id'][0]!r} against {queries['query_id'][0]!r}"
         diagnostics.error("outputs without a question", f"outputs: none is of one of the questions ({text})")

@@ -39,7 +39,8 @@ def check(config: JobConfig) -> None:
         InputError: all that is wrong with them.
     """
     diagnostics = Diagnostics()
-    load_verdicts(config.verdicts, diagnostics)
+    if load_verdicts(config.verdicts, diagnostics).is_empty() and not diagnostics.num_errors:
+        diagnostics.error("no verdicts", f"verdicts: there is none in {', '.join(config.verdicts)}")
     diagnostics.raise_errors()
 
 
