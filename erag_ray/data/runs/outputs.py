@@ -81,27 +81,33 @@ def load_outputs(
         )
         for (run_id, query_id), one in lists.items()
     ]
-    empty = pl.DataFrame(GIVEN.empty())
-    return GivenOutputs(
-        pl.DataFrame(rows, schema=empty.schema) if rows else empty,
-        pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries]),
-    )
+    outputs = pl.DataFrame(rows, schema=pl.DataFrame(GIVEN.empty()).schema)
+    return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries]))
+
+
+def item_of(record: Record) -> dict[str, str]:
+    """Return what a record is about: query_id, run_id and doc_id, of which one of the last two is ""."""
+    is_document = bool(SINGLE_DOCUMENTS.among(record.values))
+    return {
+        "query_id": record.identifier(ROW_QUERY_IDS),
+        "run_id": "" if is_document else record.identifier(SYSTEMS),
+        "doc_id": record.identifier(SINGLE_DOCUMENTS) if is_document else "",
+    }
 
 
 def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[str, Any]:
     """Return a row of GIVEN; its depth is 0 where nothing is known of a list."""
     values = record.values
-    has_run = not SINGLE_DOCUMENTS.among(values)
-    run_id = record.identifier(SYSTEMS) if has_run else ""
-    is_closed_book = not has_run or run_id == NO_PASSAGES
+    item = item_of(record)
+    has_no_list = item["run_id"] in ("", NO_PASSAGES)
     if "output" not in values:
         record.fault(
             "records without output", f"no output, only {', '.join(values)}; write null for a missing one"
         )
     depth = values.get("depth")
-    if depth is None or is_closed_book:
-        has_list = not is_closed_book and (run_id in runs or bool({"documents", "doc_ids"} & {*values}))
-        depth = depths[-1] if has_list else 0
+    if depth is None or has_no_list:
+        is_list_known = item["run_id"] in runs or bool({"documents", "doc_ids"} & {*values})
+        depth = depths[-1] if is_list_known and not has_no_list else 0
     elif depth not in depths:
         known = ", ".join(map(str, depths))
         text = (
@@ -109,10 +115,8 @@ def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[s
         )
         record.fault("other depths", text)
     return {
-        "query_id": record.identifier(ROW_QUERY_IDS),
-        "run_id": run_id,
+        **item,
         "depth": depth,
-        "doc_id": "" if has_run else record.identifier(SINGLE_DOCUMENTS),
         "output": None if values.get("output") is None else record.text("output"),
         **{name: _count(record, name) for name in ("num_prompt_tokens", "num_output_tokens")},
     }

@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.ids import ROW_QUERY_IDS, shown
+from erag_ray.data.files.ids import shown
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
-from erag_ray.data.runs.outputs import SINGLE_DOCUMENTS, SYSTEMS
+from erag_ray.data.runs.outputs import item_of
 from erag_ray.store.schemas import FLAG, STRING, table_schema
 
 VERDICTS = table_schema(
@@ -43,7 +43,6 @@ def load_verdicts(paths: Sequence[str], diagnostics: Diagnostics) -> pl.DataFram
 
 def _row(record: Record) -> dict[str, Any]:
     values = record.values
-    has_run = not SINGLE_DOCUMENTS.among(values)
     key = next((key for key in KEYS if key in values), KEYS[0])
     verdict = values.get(key)
     if verdict not in (0, 1):
@@ -52,12 +51,10 @@ def _row(record: Record) -> dict[str, Any]:
     depth = values.get("depth") or 0
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
         record.fault("wrong depth", f"depth is {shown(depth)}; it must be a number of documents")
-    rater = values.get("annotator")
+    item, rater = item_of(record), values.get("annotator")
     return {
-        "query_id": record.identifier(ROW_QUERY_IDS),
-        "run_id": record.identifier(SYSTEMS) if has_run else "",
-        "depth": depth if has_run else 0,
-        "doc_id": "" if has_run else record.identifier(SINGLE_DOCUMENTS),
+        **item,
+        "depth": 0 if item["doc_id"] else depth,
         "rater": "" if rater is None else str(rater),
         "verdict": bool(verdict),
     }

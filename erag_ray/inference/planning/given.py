@@ -52,16 +52,11 @@ def given_answers(
     if documents is not None:
         doc_id = pl.col("doc_ids").list.first()
         run_id = pl.when(doc_id.is_null()).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(""))
-        parts.append(
-            documents.select("query_id", "doc_ids", run_id.alias("run_id"), doc_id=doc_id.fill_null(""))
-        )
+        of_one = documents.with_columns(run_id.alias("run_id"), doc_id=doc_id.fill_null(""))
+        parts.append(of_one.select("query_id", "doc_ids", "run_id", "doc_id", depth=pl.lit(0, pl.Int32)))
     if lists is not None:
         parts.append(lists.select("query_id", "doc_ids", "run_id", pl.lit("").alias("doc_id"), "depth"))
-    no_lists = pl.DataFrame(
-        schema={name: ANSWERS[name] for name in ("query_id", "doc_ids", "run_id", "depth")}
-    )
-    wanted = pl.concat([no_lists.with_columns(doc_id=pl.lit("")), *parts], how="diagonal")
-    wanted = wanted.with_columns(pl.col("depth").fill_null(0)).unique(GIVEN_LIST, maintain_order=True)
+    wanted = pl.concat(parts).unique(GIVEN_LIST, maintain_order=True)
     joined = wanted.join(
         inputs.given, on=GIVEN_LIST, how="inner" if config.asks_reader else "left", maintain_order="left"
     )
