@@ -23,6 +23,7 @@ from erag_ray.data.files.squad import page_key, page_keys
 from erag_ray.data.passages.load import load_passages
 from erag_ray.data.passages.pages import read_pages
 from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.outputs import load_outputs
 from erag_ray.store import schemas
 from erag_ray.support.errors import InputError
 
@@ -505,13 +506,7 @@ def shown_records() -> dict[tuple[str, str], str]:
 
 
 RECORDS = shown_records()
-FILES = {
-    "squad": "squad.json",
-    "klue": "klue.json",
-    "KILT": "kilt.jsonl",
-    "TREC": "run.trec",
-    "Parquet": "file.parquet",
-}
+FILES = {"squad": "a.json", "klue": "b.json", "KILT": "c.jsonl", "TREC": "run.trec", "Parquet": "d.parquet"}
 
 
 def shown_file(folder: pathlib.Path, key: str, form: str) -> pathlib.Path:
@@ -540,6 +535,7 @@ def test_the_guide_shows_every_form() -> None:
         "knowledge_source": ["KILT", "WikiExtractor"],
         "runs": ["TREC", "Parquet", "KILT", "JSON Lines with texts"],
         "qrels": ["TREC", "MTEB"],
+        "outputs": ["JSON Lines"],
     }
 
 
@@ -560,6 +556,9 @@ def test_the_guide_shows_records_that_are_read(tmp_path: pathlib.Path, key: str,
     elif key == "runs":
         entries = load_run("bm25", path, diagnostics)
         assert entries.select("query_id", "rank", "doc_id").row(0) == ("q1", 1, "d1")
+    elif key == "outputs":
+        outputs = load_outputs([str(path)], (), (5,), diagnostics).outputs
+        assert outputs.select("query_id", "run_id", "output").row(0) == ("q1", "bm25+gpt", "Ann built it.")
     else:
         questions = write(tmp_path / "plain.jsonl", RECORDS["queries", "plain"].strip("`"))
         assert load_queries(questions, diagnostics, dataset="nq", qrels=path).provenance.equals(
