@@ -1,6 +1,7 @@
 """Evaluation of retrievers by the reader: which serves it best, how sure is that, and what did it cost to know?
 
-From Python: `compare` and `label`, with `Served`, `Causal` or `Function` as the reader; `job` runs any other job.
+From Python: `compare` and `label`, with `Served`, `Causal` or `Function` as the reader; `score` for outputs that exist;
+`job` runs any other job.
 
 The map is in ``erag_ray/README.md``. A file imports only packages that come before its own, their files by name; of a
 package with ``__all__`` only what it names. Everything built on the core is in ``extras``, which the core does not
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from erag_ray.api import compare as compare
     from erag_ray.api import job as job
     from erag_ray.api import label as label
+    from erag_ray.api import score as score
 
 __version__ = "0.2.0"
-__all__ = ["Causal", "Function", "Result", "Retriever", "Served", "compare", "job", "label"]
+__all__ = ["Causal", "Function", "Result", "Retriever", "Served", "compare", "job", "label", "score"]
 
 
 def __getattr__(name: str) -> Any:

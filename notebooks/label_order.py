@@ -24,7 +24,7 @@ from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.files import KNOWLEDGE_SOURCE, file_name, write_world
 from erag_ray.extras.world.tasks import TASKS
-from erag_ray.measures.agreement import agree, agreement_difference, resample_weights
+from erag_ray.measures.agreement import agree, difference_of, resample_weights, resampled_agreement
 from erag_ray.retrieve.stage import retrieve
 
 DEPTHS = [10, 50]
@@ -106,10 +106,9 @@ def figures(columns: dict[str, np.ndarray], utility: np.ndarray) -> str:
     weights = resample_weights(len(utility), 2000)
     applied = {name: column for name, column in columns.items() if not np.isnan(column).any()}
     taus = [agree(applied[name], utility, TAU).value if name in applied else None for name in ANNOTATORS]
+    resampled = {name: resampled_agreement(column, utility, TAU, weights) for name, column in applied.items()}
     differences = [
-        agreement_difference(applied[first], applied[second], utility, TAU, weights)
-        if {first, second} <= applied.keys()
-        else (None, None, None)
+        difference_of(resampled.get(first), resampled.get(second))[:3]
         for first, second in itertools.combinations(ANNOTATORS, 2)
     ]
     return " | ".join([*map(number, taus), *(with_interval(*found) for found in differences)])

@@ -173,7 +173,7 @@ def test_graded_relevance_begins_at_the_threshold() -> None:
 
 def test_a_pair_without_a_response_is_an_error() -> None:
     values = {NO_RESPONSE: EVIDENCE.values[NO_RESPONSE].head(3)}
-    with pytest.raises(ValueError, match=r"1 pairs lack a probability of abstention, such as .*'d4'"):
+    with pytest.raises(ValueError, match=r"1 pairs lack a response of the kind no_response, such as .*'d4'"):
         annotate("usable", dataclasses.replace(EVIDENCE, values=values))
 
 

@@ -227,19 +227,6 @@ def test_what_was_answered_stays_where_a_function_raises(tmp_path: pathlib.Path)
     assert all(bad in prompt for prompt in again.prompts)
 
 
-def test_what_was_answered_stays_after_an_interrupt(tmp_path: pathlib.Path) -> None:
-    def interrupted(prompts: list[str]) -> list[str]:
-        if len(first.prompts) > 8:
-            raise KeyboardInterrupt
-        return titles(prompts)
-
-    first, again = Counting(interrupted), Counting()
-    with pytest.raises(KeyboardInterrupt):
-        er.compare(**keys(tmp_path, reader=er.Function(first, "f", "1", batch_size=4)))
-    er.compare(**keys(tmp_path, reader=er.Function(again, "f", "1")))
-    assert not set(first.prompts[:8]) & set(again.prompts)
-
-
 @pytest.mark.parametrize(
     ("function", "fault"),
     [
@@ -420,15 +407,13 @@ def documents_of(name: str) -> list[tuple[str, str]]:
 
 
 class Retrieving:
-    """A function that retrieves, fails for some questions, and remembers what it was asked."""
+    """A function that retrieves, and remembers what it was asked."""
 
-    def __init__(self, *failing: str) -> None:
-        self.failing, self.questions = set(failing), list[str]()
+    def __init__(self) -> None:
+        self.questions = list[str]()
 
     def __call__(self, question: str, count: int) -> list[tuple[str, str]]:
         self.questions.append(question)
-        if question in self.failing:
-            raise TimeoutError("no answer")
         name = next(name for name, (text, *_) in QUESTIONS.items() if text == question)
         return documents_of(name)[:count]
 
@@ -459,32 +444,6 @@ def test_another_object_is_asked_anew_and_one_with_a_revision_is_not(tmp_path: p
     asked(er.Retriever(third, revision="1"))
     asked(er.Retriever(first, revision="1"))
     assert len(third.questions) == len(first.questions) == len(QUESTIONS)
-
-
-@pytest.mark.long
-def test_questions_that_a_retriever_fails_for_are_named_and_the_others_stay(tmp_path: pathlib.Path) -> None:
-    bad = QUESTIONS["q4"][0]
-    retriever = Retrieving(bad)
-    with pytest.raises(JobError, match=r"1 of 6 questions failed after 4 attempts: query 'q4': TimeoutError"):
-        er.compare(**keys(tmp_path, passages=None, runs={"good": retriever}))
-    before = len(retriever.questions)
-    retriever.failing.clear()
-    er.compare(**keys(tmp_path, passages=None, runs={"good": retriever}))
-    assert retriever.questions[before:] == [bad]
-
-
-@pytest.mark.long
-def test_a_langchain_retriever_is_a_run(tmp_path: pathlib.Path) -> None:
-    stores = pytest.importorskip("langchain_core.vectorstores")
-    fake = pytest.importorskip("langchain_core.embeddings")
-    store = stores.InMemoryVectorStore(fake.DeterministicFakeEmbedding(size=8))
-    texts = [f"{row['title']} {row['text']}" for row in TEXTS]
-    store.add_texts(texts, metadatas=[{"doc_id": row["doc_id"]} for row in TEXTS])
-    result = er.compare(
-        **keys(tmp_path, passages=None, runs={"store": store, "lists": {"q1": documents_of("q1")}})
-    )
-    assert set(result.runs.filter(run_id="store")["doc_id"]) <= PASSAGES.keys()
-    assert result.runs.filter(run_id="store").height == 3 * len(QUESTIONS)
 
 
 def test_ten_functions_lie_between_the_call_and_the_reader_and_a_measure(

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from crashes import NUM_REQUESTS, stored, write_larger
@@ -152,7 +153,7 @@ def test_at_most_one_of_many_threads_has_the_folder(tmp_path: pathlib.Path) -> N
     inside, most = 0, []
     start = threading.Barrier(4)
 
-    def begin() -> None:
+    def begin(number: int) -> None:
         nonlocal inside
         start.wait()
         with contextlib.suppress(InputError), locked(str(tmp_path)):
@@ -161,11 +162,8 @@ def test_at_most_one_of_many_threads_has_the_folder(tmp_path: pathlib.Path) -> N
             time.sleep(1.5)
             inside -= 1
 
-    threads = [threading.Thread(target=begin) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(begin, range(4)))
     assert most == [1]
 
 

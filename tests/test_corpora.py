@@ -15,9 +15,8 @@ from tiny import PASSAGES, RUNS, Tiny, compare, make_tables, num_reader_calls, t
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.config.command_line.parsing import parse
-from erag_ray.config.corpora import CorpusConfig
 from erag_ray.config.job import JobConfig
-from erag_ray.config.retrieval import RetrieverConfig
+from erag_ray.config.retrieval import CorpusConfig, RetrieverConfig
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.retrieve.stage import make_runs
 from erag_ray.store.schemas import CORPUS, GOLD, LABELS, LIST_TOKENS, UTILITY

@@ -92,7 +92,7 @@ def scores(tiny: Tiny) -> set[str]:
     return set(table(tiny, QUERIES)["score"])
 
 
-NOTE = "data set 'tiny': score match, since the reader is a chat model (score: exact_match for whole outputs)"
+NOTE = "data set 'tiny': score match, since outputs may be sentences (score: exact_match for whole outputs)"
 
 
 @pytest.mark.long

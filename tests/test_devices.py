@@ -89,7 +89,6 @@ def test_torchs_own_reason_is_given() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_responses_of_several_devices_are_reported(tiny: Tiny, local_ray: None) -> None:
     # its processes have no need of torch
     plan = compare(tiny)

@@ -18,8 +18,7 @@ from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.pages import read_pages
 from erag_ray.extras.papers.config import DualLabelsConfig
-from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_labels, dual_probabilities
-from erag_ray.extras.papers.dual_stage import label_twice
+from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_labels, dual_probabilities, label_twice
 from erag_ray.retrieve.stage import retrieve
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError

@@ -35,11 +35,6 @@ from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.support.errors import JobError
 
-# Ray warns of its own inner workings
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
-)
-
 
 class Died(BaseException):
     """Stands for the end of a process."""

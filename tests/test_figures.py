@@ -23,7 +23,6 @@ from erag_ray.analyses.agreement import (
     requests_by_annotator,
 )
 from erag_ray.analyses.comparisons import COMPARISONS, run_differences
-from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS, utility_by_depth
 from erag_ray.analyses.order import MAX_RUNS
@@ -216,24 +215,6 @@ def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:
 # --- labels ---
 
 
-def random_lists(draw: random.Random) -> tuple[list[Row], list[Row]]:
-    """RUNS and LABELS of two runs: lists of up to six of nine documents, some labels null or missing."""
-    lists = [
-        {"run_id": run, "query_id": query, "rank": rank, "doc_id": doc}
-        for run in "AB"
-        for query in QUESTIONS["query_id"]
-        for rank, doc in enumerate(draw.sample("ABCDEFGHI", draw.randint(0, 6)), 1)
-    ]
-    values = {"erag": (0.0, 1.0, None), "gain": (-1.0, 0.0, 1.0)}
-    labels = [
-        {"annotator": name, "query_id": query, "doc_id": doc, "label": draw.choice(values[name])}
-        for name in values
-        for query in QUESTIONS["query_id"]
-        for doc in "ABCDEFGH"
-    ]
-    return lists, labels
-
-
 def test_what_cannot_be_shown_of_harm_is_said() -> None:
     lists = frame(RUNS, [{"run_id": "A", "query_id": "q0", "rank": 1, "doc_id": "x"}])
     rows = [{"annotator": "erag", "query_id": "q0", "doc_id": "x", "label": 0.5}]
@@ -370,28 +351,6 @@ def test_cost_is_not_drawn_where_all_labels_cost_the_same_or_nothing_is_known_of
     assert cost_against_agreement(correlations_of(TAUS), both, unasked, QUESTIONS, scope("A")) is None
 
 
-# --- all figures of a dataset ---
-
-
-def tables_of(first: str = "A") -> Results:
-    """Everything that figures are made of; the best run is called ``first``."""
-    lists, labels = random_lists(random.Random(3))
-    tables = {
-        "means": means_of(MEANS_OF_TWO),
-        "comparisons": comparisons_of([("A", "B", 1, 0.1, 0.2), ("A", "B", 2, -0.3, 0.01)]),
-        "correlations": correlations_of(TAUS),
-        "labels": pl.concat([frame(LABELS, labels, reader="R", score="em"), labels_by("erag", "provenance")]),
-        "runs": frame(RUNS, lists),
-        "utility": utility_of({"A": [1, 0, 1, 0], "B": [0, 0.5, 1, 1]}),
-        "queries": QUESTIONS,
-        "requests": frame(REQUESTS, ASKED, reader="R"),
-    }
-    renamed = {
-        name: table.with_columns(pl.col("^run_.*$").replace("A", first)) for name, table in tables.items()
-    }
-    return results(**renamed)
-
-
 # --- the papers' and the benchmark's ---
 
 
@@ -505,12 +464,6 @@ def test_a_picture_is_xml_that_names_its_runs(form: str) -> None:
         if element.tag.split("}")[-1] in ("a", "script", "image", "img")
     ]
     assert links == []
-
-
-def test_every_figure_of_a_dataset_with_a_hostile_run_can_be_drawn() -> None:
-    for figure in figures_of_dataset(tables_of(HOSTILE), "d"):
-        alt.Chart.from_dict(charts.vega(figure))
-        ET.fromstring(charts.svg(figure))
 
 
 def layers_of(spec: dict[str, Any]) -> list[dict[str, Any]]:

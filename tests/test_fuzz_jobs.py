@@ -28,8 +28,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import Tiny, compare, write_tiny
 
-from erag_ray.config.command_line.parsing import map_paths, parse
+from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
+from erag_ray.config.keys.values import paths_of
 from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.corpus import make_corpus
@@ -226,8 +227,7 @@ def check_parsed(parsed: object) -> None:
     if isinstance(parsed, str):
         return
     assert "=nan" not in repr(parsed)
-    paths: list[str] = []
-    map_paths(parsed, lambda path: paths.append(path) or path)  # type: ignore[func-returns-value]
+    paths = [path for _, path in paths_of(parsed)]
     assert all("\0" not in path and os.fsencode(path) for path in paths if path), paths
 
 

@@ -137,7 +137,7 @@ def test_the_console_has_a_few_lines(out: str, tmp_path: pathlib.Path) -> None:
     shown = io.StringIO()
     assert gate(config, rich.console.Console(file=shown, width=1000)) == 4
     lines = shown.getvalue().splitlines()
-    assert lines[0] == f"slip against good of {out}, 3 documents: not settled"
+    assert lines[0] == f"slip against good of {out}, with 3 documents: not settled"
     assert lines[1] == (
         "tiny: not settled: exact_match 1.000 -> .975, difference -0.025 "
         f"[{-largest_loss():+.3f}, {0.9 * largest_loss():+.3f}], margin .020"

@@ -34,9 +34,8 @@ from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.retrieve.dense.index import Shard
-from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import part
+from erag_ray.store.sharded_tasks import part, write_array
 
 pytestmark = [
     pytest.mark.gpu,
@@ -237,7 +236,6 @@ def test_the_engine_outruns_generate(t5_small: str) -> None:
 # --- a job, training, Faiss ---
 
 
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_names_its_gpu_first_and_in_each_file(tiny: Tiny, job: RunJob, folders: dict[str, str]) -> None:
     reader = ReaderConfig(kind="fid", model=folders["fid"], max_new_tokens=8)
     code, said = job("compare", tiny.with_config(reader=reader, progress=True))

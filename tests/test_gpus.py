@@ -98,7 +98,6 @@ class Environment(Model):
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_readers_start_without_gpus_and_with_threads_for_their_tokenizers(
     local_ray: None, tiny: Tiny
 ) -> None:

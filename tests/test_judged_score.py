@@ -11,7 +11,6 @@ import dataclasses
 import json
 import pathlib
 import re
-import statistics
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -25,8 +24,6 @@ from misbehaving_server import Asked, MisbehavingServer, Reply, error_reply, ser
 from served_jobs import PRICES, config_of, judge_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
-from erag_ray.analyses.columns import PER_QUERY
-from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.outputs import judgement_warnings
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
@@ -176,7 +173,7 @@ def test_the_oracle_has_every_case() -> None:
 # --- a job ---
 
 
-def test_labels_scores_means_and_counts_are_those_of_the_judges_words(
+def test_labels_scores_and_counts_are_those_of_the_judges_words(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
     both = judged.with_config(annotators=["erag", "gain"], cutoffs=[1, 3])
@@ -187,23 +184,6 @@ def test_labels_scores_means_and_counts_are_those_of_the_judges_words(
     assert_counted(both)
     # without documents echo says nothing, which is worth 0
     assert labels_of(both, "gain") == labels_of(both, "erag")
-    for run, cutoff in (("good", 1), ("good", 3), ("bad", 1), ("bad", 3)):
-        lists = {query: [value(query, [doc]) for doc in list_of(run, query, cutoff)] for query in QUESTIONS}
-        known = {query: sum(own) / cutoff for query, own in lists.items() if None not in own}  # type: ignore[arg-type]
-        rows = table(both, PER_QUERY, annotator="erag", run_id=run, measure="P", cutoff=cutoff, depth=3)
-        found = dict(rows.select("query_id", "value").rows())
-        assert found == {
-            query: pytest.approx(known[query]) if query in known else None for query in QUESTIONS
-        }
-        wanted = {"annotator": "erag", "run_id": run, "measure": "P", "cutoff": cutoff, "depth": 3}
-        (mean,) = table(both, MEANS, **wanted).to_dicts()
-        assert mean["num_dropped"] == len(QUESTIONS) - len(known)
-        assert mean["mean"] == pytest.approx(statistics.fmean(known.values()))
-    for run, depth in (("good", 1), ("good", 3), ("bad", 1), ("bad", 3)):
-        scores = [value(query, list_of(run, query, depth)) for query in QUESTIONS]
-        (mean,) = table(both, MEANS, annotator="end_to_end", run_id=run, depth=depth).to_dicts()
-        assert mean["num_dropped"] == scores.count(None)
-        assert mean["mean"] == pytest.approx(statistics.fmean(score for score in scores if score is not None))
 
 
 @pytest.mark.long
@@ -368,32 +348,6 @@ def test_a_judge_that_fails_fails_the_job_or_leaves_nulls(
     assert triples(server) == [wrong]
     assert None not in labels_of(tolerant, "erag").values()
     assert None not in utilities(tolerant).values()
-
-
-@pytest.mark.long
-def test_a_job_that_ends_among_judgements_keeps_them_and_asks_the_rest(
-    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
-    served = judged.with_config(
-        reader=config_of(server, concurrency=2), judge=judge_of(server, concurrency=2)
-    )
-
-    def behave(asked: Asked) -> Reply:
-        return error_reply(401, "expired") if len(triples(server)) > 5 and triple_of(asked) else answer(asked)
-
-    server.behave = behave
-    code, said = job("compare", served)
-    assert code == 1
-    assert "judge" in said or "api_key_env" in said
-    assert "Traceback" not in said
-    readings, kept = len(server.asked) - len(triples(server)), set(triples(server)[:5])
-    assert readings > 20
-    server.asked.clear()
-    server.behave = answer
-    code, said = job("compare", served)
-    assert code == 0, said
-    assert len(server.asked) == len(triples(server)) > 5
-    assert not kept & set(triples(server))
 
 
 def test_a_judge_that_never_says_a_word_of_them_gives_nulls_alone(
@@ -600,7 +554,6 @@ def test_where_no_judge_is_asked_the_score_is_refused_by_name(tmp_path: pathlib.
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_on_ray_asks_about_each_output_once(
     judged: Tiny, server: MisbehavingServer, local_ray: None, job: RunJob
 ) -> None:

@@ -18,9 +18,8 @@ from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare, job_command, passage_line
 
 from erag_ray.analyses.means import MEANS
-from erag_ray.cli import access as reaching
-from erag_ray.cli.access import check_access
-from erag_ray.config.command_line.parsing import expand, map_paths
+from erag_ray.cli import paths as reaching
+from erag_ray.cli.paths import check_access
 from erag_ray.config.job import JobConfig
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -57,7 +56,12 @@ def copied(config: JobConfig, s3: str) -> JobConfig:
         place = pathlib.Path(path)
         return put(place.read_bytes(), s3, place.name) if place.is_file() else f"{s3}/{place.name}"
 
-    return map_paths(config, move)
+    moved = {
+        "queries": [move(path) for path in config.queries],
+        "passages": [move(path) for path in config.passages],
+        "runs": {name: move(path) for name, path in config.runs.items()},
+    }
+    return dataclasses.replace(config, out=move(config.out), cache_dir=move(config.cache_dir), **moved)
 
 
 # --- inputs ---
@@ -387,7 +391,7 @@ def test_a_wrong_address_ends_the_job_soon_and_with_one_message(tiny: Tiny, s3: 
 def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
     place = f"s3://bucket/{rest}"
     with pytest.raises(ValueError, match=r"path contains the character .*AWS_ENDPOINT_URL") as told:
-        expand(dataclasses.replace(tiny.config, cache_dir=place))
+        dataclasses.replace(tiny.config, cache_dir=place)
     assert "hunter2" not in str(told.value)
     with pytest.raises(ValueError, match="path contains the character"):
         Folder(place)
@@ -398,7 +402,6 @@ def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_that_touches_no_disk(tiny: Tiny, s3: str, reads_here: list[int]) -> None:
     there = dataclasses.replace(copied(tiny.config, s3), out=f"{s3}/out of it/\u00fc")
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}

@@ -17,10 +17,6 @@ from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.request import Passage, Request
 from erag_ray.store.schemas import LABELS
 
-# Ray warns of its own inner workings
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
-)
 QUESTIONS = {
     "nq": ("who built the marn bridge", "Ada Brunner"),
     "triviaqa": ("which river flows through tessel", "Orla"),

@@ -25,8 +25,7 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.analyses.retrieval_measures import find_retrieval_measures
 from erag_ray.cli.job import run
-from erag_ray.config.outside import OUTSIDE_KINDS
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
+from erag_ray.config.retrieval import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.references import GOLD_PASSAGES
@@ -319,11 +318,6 @@ def test_the_pause_is_the_one_that_the_service_asks_for(
         (Reply([]), 'HttpError: the answer has no list "documents"', 6),
         (Reply({"documents": None}), 'HttpError: the answer has no list "documents"', 6),
         (Reply({"documents": [{"id": "d1"}]}), "text is missing; it must be a string that is not blank", 6),
-        (
-            Reply({"documents": [{"id": "d1", "text": "a"}] * 2}),
-            "document 'd1' is in the list more than once",
-            6,
-        ),
     ],
 )
 def test_a_service_that_fails_is_named_with_what_it_says(

@@ -17,7 +17,7 @@ import rich.console
 from conftest import read_here
 from evaluated import measured, numbered, used
 from heavy_packages import HEAVY
-from report_texts import lines_after_the_verdict, printed, report_with, results_of, spoken
+from report_texts import lines_after_the_verdict, printed, results_of
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray.analyses.comparisons import COMPARISONS
@@ -31,7 +31,7 @@ from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
 from erag_ray.report.stage import report
-from erag_ray.store.schemas import COSTS, OF_STAGES, TableSchema
+from erag_ray.store.schemas import OF_STAGES, TableSchema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
@@ -304,12 +304,3 @@ def test_200_runs() -> None:
     (pairs,) = [one for one in made if one.name.startswith("comparisons")]
     assert len(pairs.rows) == 2 * 199
     assert "Only pairs with run000" in pairs.caption
-
-
-def test_a_verdict_is_short_for_any_job(finished: Tiny) -> None:
-    made = build_report(load(finished.config.out))
-    for width in (80, 120):
-        assert len(printed(made, width).splitlines()) <= 40
-    assert len(printed(spoken(5, 9, 12), 80).splitlines()) <= 40
-    assert "<script>" in printed(report_with("<script>x</script>"), 80)
-    assert COSTS.name in {part.name for part in tables_of(made)}

@@ -26,7 +26,7 @@ from erag_ray.retrieve.passage_fields import title_and_first_sentence
 
 
 def random_by(seed: int = 0) -> Any:
-    return make_retriever("random", RetrieverConfig(kind="random", seed=seed))
+    return make_retriever("random", RetrieverConfig(kind="random", seed=seed)).code
 
 
 def test_random_lists_depend_on_question_and_seed_alone_and_repeat_nothing() -> None:

@@ -20,11 +20,9 @@ from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import LIST_COLUMNS
-from erag_ray.retrieve.rrf import ReciprocalRank
 from erag_ray.retrieve.stage import do_here
-from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import part
+from erag_ray.store.sharded_tasks import part, write_array
 from erag_ray.support.errors import InputError
 
 TEXTS = ["who built the bridge ?", "the mill", "marn river flows in the sea . the mill lit in 1874"]
@@ -48,29 +46,31 @@ def encoder(folder: str, preset: str, **settings: Any) -> Encoder:
 # --- presets ---
 
 
-def test_contriever_is_a_mean_without_prefix_and_without_normalisation(bert: str) -> None:
-    for role in ("query", "passage"):
-        found = encoder(bert, "contriever")(TEXTS, role)
-        expected = [vector(bert, text, pooling="mean", is_normalised=False) for text in TEXTS]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("architecture", ["bert", "xlm_roberta"])
-def test_e5_has_a_prefix_for_each_role_and_length_1(
-    architecture: str, request: pytest.FixtureRequest
+@pytest.mark.parametrize(
+    ("preset", "architecture", "pooling", "has_prefix", "is_normalised"),
+    [
+        ("contriever", "bert", "mean", False, False),
+        ("e5", "bert", "mean", True, True),
+        ("e5", "xlm_roberta", "mean", True, True),
+        ("bge-m3", "xlm_roberta", "cls", False, True),
+    ],
+)
+def test_a_preset_has_its_pooling_prefixes_and_length(
+    preset: str,
+    architecture: str,
+    pooling: str,
+    has_prefix: bool,
+    is_normalised: bool,
+    request: pytest.FixtureRequest,
 ) -> None:
     folder = request.getfixturevalue(architecture)
     for role in ("query", "passage"):
-        found = encoder(folder, "e5")(TEXTS, role)
-        expected = [vector(folder, f"{role}: {text}", pooling="mean", is_normalised=True) for text in TEXTS]
+        found = encoder(folder, preset)(TEXTS, role)
+        prefix = f"{role}: " if has_prefix else ""
+        expected = [
+            vector(folder, prefix + text, pooling=pooling, is_normalised=is_normalised) for text in TEXTS
+        ]
         np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_bge_m3_is_the_first_token_with_length_1(xlm_roberta: str) -> None:
-    found = encoder(xlm_roberta, "bge-m3")(TEXTS, "passage")
-    expected = [vector(xlm_roberta, text, pooling="cls", is_normalised=True) for text in TEXTS]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
 
 
 def test_longer_texts_lose_their_end(bert: str) -> None:
@@ -119,7 +119,7 @@ class Dense:
 
     def search(self, *texts: str, depth: int = 10) -> pl.DataFrame:
         found: pl.DataFrame = self.retriever.search(
-            self.index, questions(*texts), self.work(), depth, 1000, do_here
+            self.index, questions(*texts), self.work(), depth, do_here
         )
         return found
 
@@ -251,7 +251,7 @@ def run_of(**lists: str) -> pl.DataFrame:
 
 
 def test_reciprocal_ranks_by_hand() -> None:
-    fusing = ReciprocalRank(config=RetrieverConfig(kind="rrf", of=["a", "b"]))
+    fusing = make_retriever("fused", RetrieverConfig(kind="rrf", of=["a", "b"]))
     found = fusing.fuse([run_of(q1="x y z", q2="x"), run_of(q1="y x w")], 3)
     expected = [
         # x and y change places: a tie, the last id first; z is third in one run, w in the other
@@ -266,7 +266,7 @@ def test_reciprocal_ranks_by_hand() -> None:
 
 def test_fusing_looks_as_far_down_as_it_is_told() -> None:
     config = RetrieverConfig(kind="rrf", of=["a", "b"], candidates=1, rrf_k=1)
-    found = ReciprocalRank(config=config).fuse([run_of(q1="x y z"), run_of(q1="y x w")], 3)
+    found = make_retriever("fused", config).fuse([run_of(q1="x y z"), run_of(q1="y x w")], 3)
     assert found.select("doc_id", "score").rows() == [("y", 0.5), ("x", 0.5)]
 
 

@@ -17,14 +17,14 @@ from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
 from erag_ray.analyses import retrieval_measures as sanity
 from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
-from erag_ray.cli.submission import check_inputs
+from erag_ray.cli.paths import check_inputs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.retrieve import bm25, shards
+from erag_ray.retrieve import bm25
 from erag_ray.retrieve import stage as retrieving
 from erag_ray.retrieve.dense import index as dense
 from erag_ray.retrieve.lists import LIST_COLUMNS
@@ -104,14 +104,22 @@ def test_the_same_again_makes_nothing_and_a_change_makes_what_it_touches(
     assert all("questions/s" in str(run) for run in retrieve(config_of(tiny, depth=2)))
 
 
+SEALS = ["runs/bm25.json", "made_from.json"]
+
+
 @pytest.mark.parametrize("damage", [None, b"", b"[]", b"null", b'{"run_id": "bm25"', b"{}", b"\xff"])
-def test_a_run_without_its_seal_is_made_again(tiny: Tiny, damage: bytes | None) -> None:
+@pytest.mark.parametrize("damaged", [SEALS, ["runs/bm25.parquet"]], ids=["seals", "run"])
+def test_a_run_that_is_not_what_was_sealed_is_made_again(
+    tiny: Tiny, damaged: list[str], damage: bytes | None
+) -> None:
     (run,) = retrieve(config_of(tiny, retrievers=BM25))
-    folder = pathlib.Path(run.path).parents[1]
-    for manifest in [*folder.rglob("bm25.json"), *folder.rglob("made_from.json")]:
-        manifest.unlink() if damage is None else manifest.write_bytes(damage)
+    whole = pl.read_parquet(run.path)
+    for name in damaged:
+        (path,) = pathlib.Path(run.path).parents[1].rglob(name)
+        path.unlink() if damage is None else path.write_bytes(damage)
     (again,) = retrieve(config_of(tiny, retrievers=BM25))
     assert "questions/s" in str(again)
+    assert pl.read_parquet(run.path).equals(whole)
 
 
 def test_pages_become_passages_and_then_runs(tiny: Tiny) -> None:
@@ -148,11 +156,27 @@ def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
     assert not (pathlib.Path(wrong.out) / "runs").exists()
 
 
+def test_a_model_that_is_missing_is_named_also_where_another_run_reranks_by_it(tiny: Tiny) -> None:
+    retrieve(config_of(tiny, retrievers=BM25))
+    dense = RetrieverConfig(kind="dense", model=str(tiny.folder / "nowhere"))
+    again = RetrieverConfig(kind="rerank", of=["bm25"], by="dense")
+    with pytest.raises(InputError, match=r"retrievers\.dense\.model: there is no folder"):
+        retrieve(config_of(tiny, retrievers={**BM25, "dense": dense, "again": again}))
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
         ({"retrievers": {}}, "retrievers: name at least one"),
+        (
+            {"retrievers": {**BM25, "again": RetrieverConfig(kind="rerank", of=["bm25"], by="bm25")}},
+            r"retrievers\.again: by: bm25 is not dense",
+        ),
+        (
+            {"retrievers": {**BOTH, "f": RetrieverConfig(kind="rrf", of=[*BOTH], candidates=9)}},
+            r"retrievers\.f: candidates: 9 is more than depth 3",
+        ),
         *[
             ({"retrievers": {name: RetrieverConfig(kind="bm25")}}, "cannot be a file name")
             for name in ("a/b", "..", ".", "", " a", "a\n", "x" * 200)
@@ -218,7 +242,6 @@ def lists_by(tiny: Tiny, name: str, encoder: str, **search: Any) -> dict[str, pl
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("local_ray")
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_runs_are_the_same_for_any_number_of_shards_and_actors(repeated: Tiny, encoder: str) -> None:
     whole = lists_by(repeated, "whole", encoder)
     assert [run.height for run in whole.values()] == [40, 40, 42, 42, 42, 12]
@@ -240,7 +263,7 @@ def test_dense_shards_of_several_parts_give_the_same_lists(
 
 
 def stop_after_a_slice(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "QUERIES_PER_TASK", 1)
+    monkeypatch.setattr(bm25, "QUERIES_PER_TASK", 1)
     search = bm25.SearchWords.__call__
 
     def stops(self: bm25.SearchWords, number: int) -> None:
@@ -252,17 +275,6 @@ def stop_after_a_slice(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(bm25.SearchWords, "__call__", stops)
         with pytest.raises(KeyboardInterrupt):
             retrieve(config)
-
-
-def test_a_run_that_is_not_what_was_sealed_is_made_again(tiny: Tiny) -> None:
-    config = config_of(tiny, retrievers=BM25)
-    (made,) = retrieve(config)
-    whole = pl.read_parquet(made.path)
-    for spoil in (lambda path: path.unlink(), lambda path: whole.head(2).write_parquet(path)):
-        spoil(pathlib.Path(made.path))
-        (again,) = retrieve(config)
-        assert "questions/s" in str(again)
-        assert pl.read_parquet(made.path).equals(whole)
 
 
 def test_another_shard_size_keeps_the_vectors(
@@ -430,6 +442,10 @@ def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, A
         tiny.with_config(**changes)
 
 
+OUTSIDE = {"object": "my:retriever", "revision": "1"}
+HTTP = {"kind": "http", "revision": "1", "url": "http://c"}
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -447,20 +463,22 @@ def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, A
         ({"kind": "random", "of": ["x"]}, "of is given, but random does not look at it"),
         ({"kind": "a:b", "k1": 2.0}, "k1 is given, but a:b does not look at it"),
         ({"kind": "rrf", "of": ["x", "x"]}, "a run comes twice"),
+        ({"kind": "langchain", "object": "my:retriever"}, "revision: langchain needs one"),
+        ({**OUTSIDE, "kind": "python", "revision": " "}, "revision: python needs one"),
+        ({"kind": "haystack", "revision": "1"}, "object must be package.module:name, got None"),
+        ({**OUTSIDE, "kind": "llama_index", "object": "retriever"}, "package.module:name, got retriever"),
+        ({**OUTSIDE, "kind": "python", "url": "http://c"}, "url is given, but python does not look at it"),
+        ({"kind": "bm25", "revision": "1"}, "revision is given, but bm25 does not look at it"),
+        ({**HTTP, "url": None}, "url: http needs one"),
+        ({**HTTP, "url": "localhost:80"}, "url: localhost:80 is no http:// or https://"),
+        ({**HTTP, "url": "http://a:b@c/"}, "url must be an address without a name, a password"),
+        ({**HTTP, "url": "http://c/?key=1"}, "url must be an address without a name, a"),
+        ({**HTTP, "api_key_env": "sk-1"}, "be the name of a variable"),
     ],
 )
 def test_a_retriever_that_cannot_be(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         RetrieverConfig(**settings)
-
-
-def test_what_reranks_by_something_else_than_vectors_is_refused(tiny: Tiny) -> None:
-    again = RetrieverConfig(kind="rerank", of=["bm25"], by="bm25")
-    with pytest.raises(ValueError, match=r"retrievers\.again: by: bm25 is not dense"):
-        config_of(tiny, retrievers={**BM25, "again": again})
-    deep = RetrieverConfig(kind="rrf", of=["bm25", "bm25_lead"], candidates=9)
-    with pytest.raises(ValueError, match=r"retrievers\.f: candidates: 9 is more than depth 3"):
-        config_of(tiny, retrievers={**BOTH, "f": deep})
 
 
 def test_what_the_runs_find_is_counted_over_all_questions(
@@ -489,7 +507,7 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     # sealed: the same again reads no passages
     with monkeypatch.context() as patch:
         patch.setattr(sanity, "load_corpus", lambda *arguments, **named: pytest.fail("passages were loaded"))
-        assert find_retrieval_measures(config, by_name_of(config)) == shown
+        assert find_retrieval_measures(config, retrieve(config)) == shown
     # other answers are seen, though the runs are the same
     tiny.queries.write_text(tiny.queries.read_text().replace("1874", "nothing"))
     find_retrieval_measures(config, retrieve(config))
@@ -499,16 +517,6 @@ def test_what_the_runs_find_is_counted_over_all_questions(
         .filter(run_id="bm25", measure="contains_answer", cutoff=5)
     )
     assert again["value"].item() < found["contains_answer", 5][0]
-
-
-def by_name_of(config: RetrieveConfig) -> list[MadeRun]:
-    """The runs as they are sealed."""
-    manifests = [
-        json.loads(pathlib.Path(config.run(name)).with_suffix(".json").read_text())
-        for name in config.retrievers
-    ]
-    keys = ("run_id", "num_queries", "num_without_list", "num_rows", "sha256")
-    return [MadeRun(path=config.run(one["run_id"]), **{key: one[key] for key in keys}) for one in manifests]
 
 
 # --- a sample of the questions ---

@@ -17,8 +17,8 @@ from erag_ray.retrieve import bm25
 from erag_ray.retrieve.dense import index as dense
 from erag_ray.retrieve.dense.index import Documents, Shard
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.store.arrays import write_array
 from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import write_array
 
 
 @pytest.mark.long

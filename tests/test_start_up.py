@@ -158,7 +158,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str, kind: type = JobConf
         (["--", "x"], "unknown key --"),
         (["--out.", "x"], "unknown key --out.: --out has no keys below it. Did you mean --out?"),
         (["--retrievers.a[b].k1", "1"], "retrievers.a[b] must have the key kind"),
-        (["--reader.price_per_million", "{model: -1}"], "reader.price_per_million.model must not be negative, got -1"),
+        (["--reader.price_per_million", "{model: -1}"], "reader.price_per_million.model must be at least 0, got -1"),
         (["--reader.price_per_million", "{input: a}"], "reader.price_per_million.input: expected a number, got a"),
         (["--queries", ""], "queries has no value; give one, or leave the key out"),
         (["job.yaml"], "job.yaml belongs to no key; a config file is named by --config"),

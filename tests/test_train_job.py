@@ -19,9 +19,7 @@ from erag_ray.extras.train.workers import full_path
 from erag_ray.prompts.request import Passage, Request
 from erag_ray.support.errors import JobError
 
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*", r"ignore::UserWarning:ray\..*"
-)
+pytestmark = pytest.mark.filterwarnings(r"ignore::UserWarning:ray\..*")
 
 
 def job(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, *arguments: str) -> None:

@@ -167,13 +167,13 @@ def test_the_loss_falls_and_the_best_weights_are_kept(tmp_path: pathlib.Path) ->
 
 
 def form_of(own: loop.Trainer) -> Form:
-    return next(iter(own.readers.values())).form
+    return next(iter(own.reader.forms.values()))
 
 
 def answered(own: loop.Trainer, requests: list[Request]) -> tuple[list[PromptTokens], list[Output]]:
     """What the model in training makes of requests: their prompts and its outputs."""
     own.model.eval()
-    model = next(iter(own.readers.values())).model
+    model = own.reader.model
     prompts = model.render(requests)
     return prompts, model.generate(prompts)
 
@@ -378,7 +378,7 @@ def test_killed_between_two_moves_the_reader_is_brought_back(tmp_path: pathlib.P
 
 
 def test_batches_are_the_same_every_time(fresh: loop.Trainer) -> None:
-    again = Batches(fresh.batches.examples, fresh.curriculum, fresh.readers)
+    again = Batches(fresh.batches.examples, fresh.curriculum, fresh.reader)
     for step in (0, 3, 4, 9):
         assert again.draw(step) == fresh.batches.draw(step)
     first, second = (
@@ -391,7 +391,7 @@ def test_batches_are_the_same_every_time(fresh: loop.Trainer) -> None:
 
 
 def test_workers_share_every_question_once(fresh: loop.Trainer) -> None:
-    whole = tokenised(fresh.batches.draw(1), fresh.readers)
+    whole = tokenised(fresh.batches.draw(1), fresh.reader)
     parts = [fresh.batches.share(1, rank, 3) for rank in range(3)]
     assert [len(part) for part in parts] == [3, 3, 2]
     assert [whole[rank::3] for rank in range(3)] == parts

@@ -29,11 +29,6 @@ from erag_ray.store.schemas import COSTS, DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
 
-# Ray warns of its own inner workings
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
-)
-
 
 @pytest.fixture(scope="module")
 def walked(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Tiny:

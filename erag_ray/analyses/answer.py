@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from erag_ray.analyses.parts.formats import counted, number, with_interval
+from erag_ray.analyses.parts.formats import counted, number, with_documents, with_interval
 from erag_ray.analyses.parts.model import Finding
 from erag_ray.analyses.standing import Comparison, Standing
 from erag_ray.measures.agreement import TIE_DIGITS
@@ -22,7 +22,7 @@ _with_interval = functools.partial(with_interval, drop_zero=True)
 
 def answer(standing: Standing) -> str:
     """Return the answer of one dataset: which run serves the reader best, and with what certainty."""
-    run, at = standing.runs[0], f"with {counted(standing.depth, 'document')}"
+    run, at = standing.runs[0], with_documents(standing.depth)
     if standing.is_useless:
         return f"no run helps this reader: it never scores above 0 {at}"
     mean = f"{standing.score} {_mean(standing.best)} {at}"
@@ -79,7 +79,7 @@ def _settled_elsewhere(standing: Standing) -> dict[str, str]:
         ]
         if better:
             best = max(better, key=lambda one: one.difference or 0.0)
-            where = f"with {counted(best.depth, 'document')}"
+            where = with_documents(best.depth)
             texts[rival.run] = f"equal to {rival.run} there and {_lead(standing, best)} {where}"
     return texts
 
@@ -169,7 +169,7 @@ def _questions(rival: Comparison) -> str:
 def not_compared(standing: Standing) -> Iterator[Finding]:
     """Yield the runs of which nothing can be said, and why."""
     texts = [f"{rival.run} ({rival.reason})" for rival in standing.of_state("not compared")]
-    where = f"with {counted(standing.depth, 'document')}"
+    where = with_documents(standing.depth)
     texts += [f"{run} (no question has a score {where})" for run in standing.not_judged]
     if texts:
         text = f"not compared with {standing.runs[0]}: {_listed(texts)}"
@@ -186,13 +186,13 @@ def other_depths(standing: Standing) -> Iterator[Finding]:
     if not standing.sign:
         return
     texts = [
-        f"with {counted(one.depth, 'document')} {run} is {_lead(standing, one)}"
+        f"{with_documents(one.depth)} {run} is {_lead(standing, one)}"
         for run, other in itertools.permutations(standing.leaders, 2)
         for one in _significant_elsewhere(standing, run, other)
         if one.points > 0
     ]
     texts += [
-        f"with {counted(one.depth, 'document')} {standing.runs[0]} is {_lead(standing, one)}"
+        f"{with_documents(one.depth)} {standing.runs[0]} is {_lead(standing, one)}"
         for rival in standing.rivals
         for one in _significant_elsewhere(standing, standing.runs[0], rival.run)
         if len(standing.leaders) == 1

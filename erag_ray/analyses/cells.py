@@ -78,7 +78,8 @@ def cells(
     """
     least = SUFFICES if threshold is None else threshold
     keys = [*OF_LIST, "depth"]
-    of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES))
+    # of depth 0 are outputs of systems whose lists are not known
+    of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES), pl.col("depth") > 0)
     lists = of_runs.select(*keys, list=pl.col("value") >= least)
     first = _first_ranks(labels, lists, runs, least)
     of_erag = eligible.select("reader", "score", "query_id", is_eligible=True)

@@ -13,7 +13,7 @@ from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
 from erag_ray.analyses.paired import DIFFERENCE_FIELDS, compare_runs, pair_name, paired_caption
-from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.formats import counted, utility_name
 from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import about, field, listing, name_field, present, rows_of
 from erag_ray.analyses.scope import Scope
@@ -134,7 +134,7 @@ def show_all(results: Results) -> Iterator[Table]:
         (
             name_field("dataset", "dataset"),
             name_field("runs", pair_name),
-            field("by", lambda row: f"utility@{row['depth']}", Format.TEXT),
+            field("by", lambda row: utility_name(row["depth"]), Format.TEXT),
             *DIFFERENCE_FIELDS,
         ),
         name="comparisons",
@@ -230,7 +230,9 @@ def _oriented(pairs: pl.DataFrame, alpha: float) -> pl.DataFrame:
             pair=pl.when(is_reversed)
             .then(pl.format("{} - {}", "run_b", "run_a"))
             .otherwise(pl.format("{} - {}", "run_a", "run_b")),
-            documents=pl.format("k = {}", "depth"),
+            documents=pl.when(pl.col("depth") > 0)
+            .then(pl.format("k = {}", "depth"))
+            .otherwise(pl.lit("end to end")),
             difference=_signed("difference", "difference", is_reversed),
             low=_signed("low_adjusted", "high_adjusted", is_reversed),
             high=_signed("high_adjusted", "low_adjusted", is_reversed),

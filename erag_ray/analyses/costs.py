@@ -11,6 +11,7 @@ import polars as pl
 from erag_ray.analyses.contract import READER, Analysis, Results, View
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import in_run_order
+from erag_ray.analyses.parts.formats import utility_name
 from erag_ray.analyses.parts.model import Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, part_name, rows_of
 from erag_ray.data.runs.references import END_TO_END, REFERENCE_NAMES
@@ -19,7 +20,7 @@ from erag_ray.store.schemas import COSTS, LIST_TOKENS, QUERIES, RETRIEVAL_SECOND
 
 def show_all(results: Results) -> Iterator[Part]:
     """Yield the requests of each stage, and the costs of all."""
-    yield from (work_table(stage) for stage in results.stages)
+    yield from (work_table(stage) for stage in results.stages if stage["counts"])
     if results[COSTS].height:
         yield cost_table(results[COSTS])
         yield Finding(topic="cost", text=f"cost: {cost_text(results[COSTS])}")
@@ -112,7 +113,8 @@ def show_tokens(view: View) -> Iterator[Table]:
     utility = view.rows(MEANS).filter(annotator=END_TO_END).select("run_id", "depth", "mean", "low", "high")
     order = [*view.runs, *REFERENCE_NAMES]
     lists = lengths.filter(pl.col("run_id").is_in(order)).join(utility, on=["run_id", "depth"], how="left")
-    if view.results[LIST_TOKENS].height:
+    # those that nobody counted are 0
+    if view.results[LIST_TOKENS]["num_prompt_tokens"].sum():
         yield listing(
             rows_of(in_run_order(lists, order).sort("run_number", "depth")),
             (
@@ -161,7 +163,7 @@ def show_latency(view: View) -> Iterator[Table]:
             rows_of(in_run_order(rows.with_columns(reason=unknown), view.runs)),
             (
                 name_field("run", "run_id"),
-                field(f"utility@{depth}", lambda row: estimate({**row, "reason": None}, "mean")),
+                field(utility_name(depth), lambda row: estimate({**row, "reason": None}, "mean")),
                 field("median (ms)", "median", Format.TENTHS),
                 field("p95 (ms)", "high_quantile", Format.TENTHS),
                 field("questions", "count", Format.COUNT, "Questions whose latency is known"),

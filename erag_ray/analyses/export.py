@@ -16,7 +16,7 @@ from erag_ray.data.runs.trec import write_trec_qrels, write_trec_run
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import LABELS
-from erag_ray.store.stages.folders import EXPORT
+from erag_ray.store.stages.stage import EXPORT
 from erag_ray.store.tables import TableStore
 from erag_ray.support.progress import stage_progress
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.formats import counted, utility_name
 from erag_ray.analyses.parts.model import Column, Format
 from erag_ray.analyses.settings import ANY, OWN_LIST
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
@@ -99,7 +99,7 @@ def by_utility(rows: pl.DataFrame) -> Iterator[tuple[tuple[str, str], pl.DataFra
     for (reader, score, depth), part in of_runs.group_by("reader", "score", "depth", maintain_order=True):
         # reference runs have the same value at every depth
         references = utility.filter(is_reference(rows) & (pl.col("reader") == reader))
-        yield (str(score), f"utility@{depth}"), pl.concat([part, references])
+        yield (str(score), utility_name(depth)), pl.concat([part, references])
 
 
 def at_full_depth(rows: pl.DataFrame) -> pl.DataFrame:

@@ -45,7 +45,8 @@ QUOTED = 30
 def kind_name(row: Mapping[str, Any]) -> str:
     """Return a readable name for the kind of list of a row."""
     names = {NO_PASSAGES: "no passages", GOLD_PASSAGES: "gold passages", SINGLE_DOCUMENT: "single documents"}
-    return names.get(row["kind"]) or f"first {counted(row['depth'], 'document')}"
+    lists = f"first {counted(row['depth'], 'document')}" if row["depth"] else "systems"
+    return names.get(row["kind"]) or lists
 
 
 def show(view: View) -> Iterator[Part]:

@@ -17,6 +17,7 @@ from erag_ray.analyses.settings import OWN_LIST, Floats, Settings
 from erag_ray.data.runs.references import END_TO_END
 from erag_ray.measures.agreement import (
     POWER,
+    TIE_DIGITS,
     AdjustedTest,
     Family,
     detectable_difference,
@@ -69,7 +70,8 @@ def compare_runs(
                 test = None
                 if not row["reason"]:
                     if estimates is not runs:
-                        differences = paired_differences(estimates[a], estimates[b])
+                        # each of the two was rounded, so equal ones may differ in the last digit
+                        differences = np.round(paired_differences(estimates[a], estimates[b]), TIE_DIGITS - 1)
                     test = family.add(differences, tuple(part.values()))
                     row["detectable"] = detectable_difference(differences[~np.isnan(differences)], alpha)
                 pairs.append(_Pair({**names, "run_a": a, "run_b": b, **row}, family, test))

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.contract import Analysis, View
-from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.formats import with_documents
 from erag_ray.analyses.parts.model import Figure
 from erag_ray.analyses.parts.shapes import about, present
 from erag_ray.analyses.scope import Scope
@@ -43,7 +43,7 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
     counts = dict(values["better"].value_counts().iter_rows())
     won, equal, lost = (counts.get(name, 0) for name in outcomes.values())
     caption = (
-        f"With {counted(scope.depth, 'document')}, {best} serves the reader better on {won:,} questions, "
+        f"{with_documents(scope.depth).capitalize()}, {best} serves the reader better on {won:,} questions, "
         f"{second} on {lost:,}; equal on {equal:,} of {values.height:,}."
     )
     form: dict[str, Any] = {

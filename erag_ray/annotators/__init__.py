@@ -28,11 +28,10 @@ from erag_ray.annotators.base import (
     judged_pairs,
     no_documents,
     refuse_unknown,
-    with_passage,
+    score_rows,
 )
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
-from erag_ray.annotators.erag import erag, erag_auxiliary
-from erag_ray.annotators.facts import erag_facts, fact_labels
+from erag_ray.annotators.erag import erag, erag_auxiliary, erag_facts, fact_labels
 from erag_ray.annotators.gains import (
     TAIL,
     closed_book_answers,
@@ -42,7 +41,7 @@ from erag_ray.annotators.gains import (
     gold_likelihood_auxiliary,
     likelihood_noise,
 )
-from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
+from erag_ray.annotators.relevance import llm_relevance, llm_relevance_graded, provenance
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
 from erag_ray.measures.lists import FACT_MEASURES, MEASURES, canonical_name, default_measures
 from erag_ray.measures.lists import Kind as LabelKind
@@ -79,37 +78,10 @@ __all__ = [
     "no_documents",
     "request_specs",
     "requested_measures",
+    "score_rows",
     "unrelated_pairs",
     "uses",
 ]
-
-
-# --- provenance ---
-
-
-def provenance(evidence: Evidence) -> pl.DataFrame:
-    """Return 1 if the document is a gold document of the query, or its page a gold page, for any answer, else 0.
-
-    Null (not judged) if the query names gold pages only and the document has no page_id. A gold document matches a
-    doc_id and never a page_id. This is not KILT's page-level R-precision, which takes one answer's pages at a time.
-
-    Raises:
-        ValueError: a document is not in the corpus.
-    """
-    documents = evidence.provenance.drop_nulls("doc_id").select(PAIR)
-    pages = evidence.provenance.drop_nulls("page_id").select("query_id", "page_id")
-    paged = with_passage(evidence.pairs, evidence.corpus, "page_id")
-    joined = paged.join(documents.with_columns(is_document=True), on=PAIR, how="left").join(
-        pages.with_columns(is_page=True), on=["query_id", "page_id"], how="left"
-    )
-    is_gold = pl.col("is_document").fill_null(False) | pl.col("is_page").fill_null(False)
-    names_documents = pl.col("query_id").is_in(documents["query_id"].implode())
-    is_judged = is_gold | names_documents | pl.col("page_id").is_not_null()
-    return joined.select(*PAIR, label=pl.when(is_judged).then(is_gold.cast(pl.Float64)))
-
-
-def _every_query(evidence: Evidence) -> pl.Expr:
-    return pl.lit(True)
 
 
 def _has_short_answers(evidence: Evidence) -> pl.Expr:
@@ -162,17 +134,13 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
         raise ValueError(f"annotator {name!r} returned a {type(labels).__name__}, not a polars DataFrame")
     constant = {"annotator": name, **dict.fromkeys({"reader", "score"} - annotator.fills, "")}
     filled = labels.with_columns(pl.lit(value).alias(column) for column, value in constant.items())
-    _refuse_missing(pairs, filled, name)
-    return conform(filled.sort(LABELS.key), LABELS)
-
-
-def _refuse_missing(pairs: pl.DataFrame, labels: pl.DataFrame, name: str) -> None:
-    """Refuse labels that lack a pair: "not judged" must be a row with a null label."""
-    missing = pairs.join(labels, on=PAIR, how="anti")
+    # "not judged" must be a row with a null label
+    missing = pairs.join(filled, on=PAIR, how="anti")
     if missing.height:
         raise ValueError(
             f"annotator {name!r} left out {missing.height} pairs, such as {missing.row(0, named=True)}"
         )
+    return conform(filled.sort(LABELS.key), LABELS)
 
 
 def annotator_named(name: str) -> Annotator:
@@ -181,24 +149,24 @@ def annotator_named(name: str) -> Annotator:
     Raises:
         ValueError: it is unknown, or the object is not an `Annotator`.
     """
-    example = 'applies=lambda evidence: pl.lit(True), kind="binary"'
-    return find_instance("annotator", name, ANNOTATORS, Annotator, example)
+    return find_instance("annotator", name, ANNOTATORS, Annotator, 'kind="binary"')
 
 
 def request_specs(names: Sequence[str]) -> Iterator[RequestSpec]:
     """Yield the requests that these annotators need; unknown names are skipped."""
-    for name in names:
-        with contextlib.suppress(ValueError):
-            yield from annotator_named(name).requests
+    for annotator in _known(names):
+        yield from annotator.requests
 
 
 def uses(names: Sequence[str], what: Literal["facts", "threshold"]) -> bool:
     """Return whether one of these annotators uses FACTS, or the job's threshold; unknown names are skipped."""
+    return any(getattr(annotator, f"uses_{what}") for annotator in _known(names))
+
+
+def _known(names: Sequence[str]) -> Iterator[Annotator]:
     for name in names:
         with contextlib.suppress(ValueError):
-            if getattr(annotator_named(name), f"uses_{what}"):
-                return True
-    return False
+            yield annotator_named(name)
 
 
 def requested_measures(
@@ -246,7 +214,6 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="erag",
             function=erag,
-            applies=_every_query,
             kind=None,
             requests=(RequestSpec(ANSWER, every_pair),),
             fills=READER_AND_SCORE,
@@ -287,21 +254,18 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="llm_relevance",
             function=llm_relevance,
-            applies=_every_query,
             kind="binary",
             requests=(RequestSpec(RELEVANCE, judged_pairs),),
         ),
         Annotator(
             name="llm_relevance_graded",
             function=llm_relevance_graded,
-            applies=_every_query,
             kind="graded",
             requests=(RequestSpec(RELEVANCE, judged_pairs),),
         ),
         Annotator(
             name="gold_likelihood",
             function=gold_likelihood,
-            applies=_every_query,
             kind="graded",
             requests=(RequestSpec(GOLD_LIKELIHOOD, every_pair),),
             fills=frozenset({"reader"}),
@@ -309,7 +273,6 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="erag_auxiliary",
             function=erag_auxiliary,
-            applies=_every_query,
             kind=None,
             requests=(RequestSpec(AUXILIARY_ANSWER, every_pair),),
             fills=frozenset({"score"}),
@@ -317,14 +280,12 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="gold_likelihood_auxiliary",
             function=gold_likelihood_auxiliary,
-            applies=_every_query,
             kind="graded",
             requests=(RequestSpec(AUXILIARY_LIKELIHOOD, every_pair),),
         ),
         Annotator(
             name="gain",
             function=gain,
-            applies=_every_query,
             kind="signed",
             requests=(RequestSpec(ANSWER, every_pair), RequestSpec(ANSWER, no_documents)),
             fills=READER_AND_SCORE,
@@ -332,7 +293,6 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="gain_likelihood",
             function=gain_likelihood,
-            applies=_every_query,
             kind="signed",
             requests=(
                 RequestSpec(GOLD_LIKELIHOOD, every_pair),
@@ -343,7 +303,6 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="usable",
             function=usable,
-            applies=_every_query,
             kind="graded",
             requests=(ABSTENTIONS,),
             fills=frozenset({"reader"}),
@@ -351,7 +310,6 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="udcg",
             function=functools.partial(udcg, relevance=erag),
-            applies=_every_query,
             kind="signed",
             requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
             fills=READER_AND_SCORE,
@@ -371,7 +329,6 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="distracting",
             function=functools.partial(distracting, relevance=erag),
-            applies=_every_query,
             kind="binary",
             requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
             fills=READER_AND_SCORE,

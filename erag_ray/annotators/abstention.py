@@ -19,11 +19,8 @@ def usable(evidence: Evidence) -> pl.DataFrame:
     """Return 1 minus the probability that the reader abstains with this single document, in [0, 1].
 
     Null where the request failed.
-
-    Raises:
-        ValueError: a pair lacks its response.
     """
-    values = values_of_pairs(evidence, NO_RESPONSE, "probability of abstention")
+    values = values_of_pairs(evidence, NO_RESPONSE)
     return values.select(pl.exclude("value"), label=1 - pl.col("value"))
 
 
@@ -34,9 +31,6 @@ def udcg(evidence: Evidence, relevance: Callable[[Evidence], pl.DataFrame]) -> p
         evidence: with the responses that both need.
         relevance: annotator whose labels of at least the job's threshold (none: `SUFFICES`) are relevant. Null there
             gives null.
-
-    Raises:
-        ValueError: as `usable` and the annotator.
     """
     relevant = _relevant(evidence, relevance)
     weight = pl.when("relevant").then(1.0).when(pl.col("relevant").not_()).then(IRRELEVANT_WEIGHT)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import polars as pl
 
 from erag_ray.measures.lists import Kind as LabelKind
-from erag_ray.measures.scores import Scoring
+from erag_ray.measures.scores import Scoring, score_named, score_outputs
 from erag_ray.prompts.kinds.base import Kind, Role
 
 PAIR = ["query_id", "doc_id"]
@@ -79,25 +79,47 @@ def judged_pairs(evidence: Evidence) -> pl.DataFrame:
     return (evidence.pairs if evidence.judged is None else evidence.judged).select(PAIR)
 
 
-def values_of_pairs(evidence: Evidence, kind: Kind, noun: str) -> pl.DataFrame:
+def values_of_pairs(evidence: Evidence, kind: Kind) -> pl.DataFrame:
     """Return the value of a kind of request for every pair: query_id, doc_id, reader, value (null: it failed).
-
-    Args:
-        evidence: with the responses of the kind.
-        kind: of requests with single documents.
-        noun: what the value is called in the message.
 
     Raises:
         ValueError: a pair lacks its response.
     """
-    responses = evidence.of(kind).unique([*PAIR, "reader"])
-    values = responses.select(*PAIR, "reader", "value", has_response=pl.lit(True))
-    joined = evidence.pairs.join(values, on=PAIR, how="left")
-    missing = joined.filter(pl.col("has_response").is_null())
+    values = evidence.of(kind).select(*PAIR, "reader", "value").unique()
+    joined = evidence.pairs.join(values, on=PAIR, how="left", maintain_order="left")
+    missing = joined.filter(pl.col("reader").is_null())
     if missing.height:
         example = missing.select(PAIR).row(0, named=True)
-        raise ValueError(f"{missing.height} pairs lack a {noun}, such as {example}")
-    return joined.drop("has_response")
+        raise ValueError(f"{missing.height} pairs lack a response of the kind {kind.name}, such as {example}")
+    return joined
+
+
+def score_rows(
+    rows: pl.DataFrame,
+    questions: pl.DataFrame,
+    scoring: Scoring | None = None,
+    key: Sequence[str] = ("query_id",),
+) -> pl.DataFrame:
+    """Score outputs by the scores and gold answers of their questions, as `score_outputs`.
+
+    Args:
+        rows: columns query_id, output and others.
+        questions: columns answers and score, such as QUERIES.
+        scoring: the judge's grades, and what happens to errors of user code.
+        key: the columns that link the two.
+
+    Returns:
+        The rows with the columns score and value, those with the same score together.
+    """
+    answers = {tuple(names): texts for *names, texts in questions.select(*key, "answers").iter_rows()}
+    named = rows.join(questions.select(*key, "score"), on=key, maintain_order="left")
+    parts = [named.clear().with_columns(value=pl.lit(None, pl.Float64))]
+    for part in named.partition_by("score", maintain_order=True):
+        query_ids, outputs = part["query_id"].to_list(), part["output"].to_list()
+        gold_answers = [answers[row] for row in part.select(key).rows()]
+        values = score_outputs(outputs, gold_answers, score_named(part["score"][0]), query_ids, scoring)
+        parts.append(part.with_columns(value=pl.Series(values, dtype=pl.Float64)))
+    return pl.concat(parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +128,7 @@ class Annotator:
 
     name: str
     function: Callable[[Evidence], pl.DataFrame]
-    applies: Callable[[Evidence], pl.Expr]
+    applies: Callable[[Evidence], pl.Expr] = lambda evidence: pl.lit(True)
     """Condition on the columns of QUERIES; the other queries get no rows ("not applicable")."""
     applies_to: str = "every question"
     """The queries that it labels, in words."""
@@ -151,8 +173,3 @@ def refuse_unknown(rows: pl.DataFrame, column: str, table: str) -> None:
     """Raise ValueError if there are rows, whose ids in ``column`` are missing in ``table``."""
     if rows.height:
         raise ValueError(f"{rows.height} rows name a {column} not in {table}, such as {rows[column][0]!r}")
-
-
-def rows_of(frame: pl.DataFrame, *columns: str) -> list[tuple[str, list[str]]]:
-    """Return the rows of a column of ids and a column of lists."""
-    return frame.select(columns).rows()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from erag_ray.annotators.base import Evidence, rows_of, with_passage
+from erag_ray.annotators.base import Evidence, with_passage
 from erag_ray.measures.scores import UNSPACED, has_word, normalize_answer
 
 
@@ -17,9 +17,6 @@ def contains_answer_dpr(evidence: Evidence) -> pl.DataFrame:
     case (Karpukhin et al., EMNLP 2020; DPR ``qa_validation.py``). Unlike there, characters of scripts without spaces
     and of Hangul (`UNSPACED`) are tokens of their own, and an answer that is only signs matches nothing. The title is
     not searched.
-
-    Raises:
-        ValueError: a document is not in the corpus.
     """
     return _contains_answer(evidence, dpr_form)
 
@@ -28,9 +25,6 @@ def contains_answer_kilt(evidence: Evidence) -> pl.DataFrame:
     """Return 1 if a normalised answer is a substring of the normalised text, else 0: KILT's rule.
 
     Word boundaries are ignored: "us" matches "house" (KILT ``eval_retrieval.py``). The title is not searched.
-
-    Raises:
-        ValueError: a document is not in the corpus.
     """
     return _contains_answer(evidence, kilt_form)
 
@@ -70,7 +64,7 @@ def _contains_answer(evidence: Evidence, form: Form) -> pl.DataFrame:
     answers = evidence.queries.select("query_id", form="answers").explode("form").drop_nulls()
     answers = answers.filter(pl.Series(map(has_word, answers["form"]), dtype=pl.Boolean))
     forms = answers.with_columns(form(answers["form"])).filter(pl.col("form") != "")
-    needles = dict(rows_of(forms.group_by("query_id").agg(pl.col("form").unique()), "query_id", "form"))
+    needles = dict(forms.group_by("query_id").agg(pl.col("form").unique()).iter_rows())
     documents = evidence.pairs.group_by("doc_id", maintain_order=True).agg("query_id")
     documents = with_passage(documents, evidence.corpus, "text")
     parts = [_contains_part(part, needles, form) for part in documents.iter_slices(_PASSAGES_AT_A_TIME)]

@@ -1,76 +1,61 @@
-"""eRAG's labels: the score of the reader's output with a single document."""
+"""eRAG's labels: the score of the reader's output with a single document, for all gold answers or for each fact."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
-from erag_ray.annotators.base import PAIR, Evidence, rows_of, values_of_pairs
-from erag_ray.measures.scores import Scoring, score_named, score_outputs
+from erag_ray.annotators.base import PAIR, Evidence, score_rows, values_of_pairs
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
+from erag_ray.prompts.kinds.base import Kind
+from erag_ray.store.schemas import FACT_LABELS
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:
     """Return the score of the reader's output with this single document (Salemi & Zamani, SIGIR 2024, section 3).
 
     QUERIES.score names the score of each query. A null output gives a null label.
-
-    Raises:
-        ValueError: a pair lacks an answer by one of the readers; or a score is unknown or out of range.
     """
-    return _labels(evidence, answers_of_pairs(evidence, evidence.pairs)).select(
-        "reader", "score", *PAIR, "label"
-    )
+    return _labels(evidence, evidence.queries, ANSWER).select("reader", "score", *PAIR, "label")
 
 
 def erag_auxiliary(evidence: Evidence) -> pl.DataFrame:
-    """Return the score of the auxiliary reader's output with this single document; a null output gives a null label.
+    """Return the score of the auxiliary reader's output with this single document; a null output gives a null label."""
+    return _labels(evidence, evidence.queries, AUXILIARY_ANSWER).select("score", *PAIR, "label")
+
+
+def erag_facts(evidence: Evidence) -> pl.DataFrame:
+    """Return the mean of `fact_labels` over the facts of a question: the share of them that a document gives."""
+    labels = fact_labels(evidence).group_by("reader", "score", *PAIR, maintain_order=True)
+    # a document is judged for all facts or for none
+    return labels.agg(label=pl.when(pl.col("label").null_count() == 0).then(pl.col("label").mean()))
+
+
+def fact_labels(evidence: Evidence) -> pl.DataFrame:
+    """Return FACT_LABELS: the score of the output with a single document against the forms of one fact, in [0, 1].
+
+    The outputs are those of `erag`: no further request. A null output gives null labels. Questions without facts have
+    no rows.
 
     Raises:
-        ValueError: a pair lacks its answer; or a score is unknown or out of range.
+        ValueError: there are no facts; a pair lacks its answer; or a score is unknown.
     """
-    outputs = values_of_pairs(evidence, AUXILIARY_ANSWER, "answer by the auxiliary reader")
-    return _labels(evidence, outputs.rename({"value": "output"})).select("score", *PAIR, "label")
+    if evidence.facts is None:
+        raise ValueError("there are no facts")
+    facts = evidence.facts.join(evidence.queries.select("query_id", "score"), on="query_id")
+    pairs = evidence.pairs.join(facts, on="query_id", how="semi")
+    labels = _labels(replace(evidence, pairs=pairs), facts, ANSWER)
+    return labels.select(FACT_LABELS.columns.names).sort(FACT_LABELS.key)
 
 
-def _labels(evidence: Evidence, outputs: pl.DataFrame) -> pl.DataFrame:
-    """Add score and label to outputs: query_id, doc_id, output and others."""
-    distinct = outputs.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
-    queries = evidence.queries.select("query_id", "score")
-    by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
-    answers = dict(rows_of(evidence.queries, "query_id", "answers"))
-    schema = {"query_id": pl.String, "output": pl.String, "label": pl.Float64}
-    parts = (score_part(part, answers, evidence.scoring) for part in by_score)
-    labels = pl.concat([pl.DataFrame(schema=schema), *parts])
-    return outputs.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
-
-
-def answers_of_pairs(evidence: Evidence, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the output of each reader with each pair: query_id, doc_id, reader, output (null: failed), has_response.
-
-    Raises:
-        ValueError: a pair has no response.
-    """
-    answers = evidence.of(ANSWER).select(*PAIR, "reader", output="value", has_response=pl.lit(True))
-    grid = pairs.join(answers.select(pl.col("reader").unique()), how="cross")
-    if grid.is_empty() and not pairs.is_empty():
-        raise ValueError(f"there are no answers for {pairs.height} pairs")
-    joined = grid.join(answers, on=[*PAIR, "reader"], how="left")
-    missing = joined.filter(pl.col("has_response").is_null())
-    if missing.height:
-        example = missing.select(*PAIR, "reader").row(0, named=True)
-        raise ValueError(f"{missing.height} pairs lack an answer, such as {example}")
-    return joined
-
-
-def score_part(
-    part: pl.DataFrame, answers: Mapping[str, Sequence[str]], scoring: Scoring | None
-) -> pl.DataFrame:
-    """Return the labels of (query_id, output) rows with the same score; a null output gives a null label."""
-    query_ids = part["query_id"].to_list()
-    gold_answers = [answers[query_id] for query_id in query_ids]
-    score = score_named(part["score"][0])
-    labels = score_outputs(part["output"].to_list(), gold_answers, score, query_ids, scoring)
-    return part.select("query_id", "output", pl.Series("label", labels, dtype=pl.Float64))
+def _labels(evidence: Evidence, questions: pl.DataFrame, kind: Kind) -> pl.DataFrame:
+    """Return the columns reader, score, query_id, doc_id and label, and fact if the questions have it."""
+    outputs = values_of_pairs(evidence, kind).rename({"value": "output"})
+    key = [name for name in ("query_id", "fact") if name in questions.columns]
+    # a query's documents often lead to the same output
+    distinct = outputs.select("query_id", "output").unique(maintain_order=True)
+    rows = distinct.join(questions.select(key), on="query_id", maintain_order="left")
+    labels = score_rows(rows, questions, evidence.scoring, key).rename({"value": "label"})
+    return outputs.join(labels, on=["query_id", "output"], nulls_equal=True)

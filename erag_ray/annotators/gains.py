@@ -6,12 +6,11 @@ import sys
 
 import polars as pl
 
-from erag_ray.annotators.base import PAIR, Evidence, rows_of, values_of_pairs
-from erag_ray.annotators.erag import erag, score_part
+from erag_ray.annotators.base import PAIR, Evidence, score_rows, values_of_pairs
+from erag_ray.annotators.erag import erag
 from erag_ray.annotators.unrelated import unrelated_pairs
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.auxiliary import AUXILIARY_LIKELIHOOD
-from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 
 TIES = 12
@@ -24,20 +23,13 @@ def gold_likelihood(evidence: Evidence) -> pl.DataFrame:
     """Return the likelihood of the gold answers for the reader with this single document, 0 to 1.
 
     It is the maximum over the gold answers of the geometric mean of the token probabilities, exp(mean log-probability).
-
-    Raises:
-        ValueError: a pair lacks its likelihood.
     """
-    return _likelihoods(evidence).select("reader", *PAIR, label="likelihood")
+    return values_of_pairs(evidence, GOLD_LIKELIHOOD).select("reader", *PAIR, label="value")
 
 
 def gold_likelihood_auxiliary(evidence: Evidence) -> pl.DataFrame:
-    """Return `gold_likelihood` for the auxiliary reader.
-
-    Raises:
-        ValueError: a pair lacks its likelihood.
-    """
-    return _likelihoods(evidence, AUXILIARY_LIKELIHOOD).select(*PAIR, label="likelihood")
+    """Return `gold_likelihood` for the auxiliary reader."""
+    return values_of_pairs(evidence, AUXILIARY_LIKELIHOOD).select(*PAIR, label="value")
 
 
 def gain_likelihood(evidence: Evidence) -> pl.DataFrame:
@@ -46,15 +38,12 @@ def gain_likelihood(evidence: Evidence) -> pl.DataFrame:
     Any document in the prompt changes the likelihood. So the baseline is the geometric mean of the likelihoods with the
     question's unrelated documents, and the gain is 0 where the ratio of the two is within `likelihood_noise`. Null for
     a question without unrelated documents.
-
-    Raises:
-        ValueError: a pair lacks its likelihood.
     """
     usual = _unrelated(evidence).select("query_id", "dataset", "usual").unique()
-    joined = _likelihoods(evidence).join(usual, on="query_id", how="left")
+    joined = values_of_pairs(evidence, GOLD_LIKELIHOOD).join(usual, on="query_id", how="left")
     joined = joined.join(likelihood_noise(evidence), on="dataset", how="left")
-    is_noise = (_log("likelihood") - pl.col("usual")).is_between("low", "high")
-    gain = (pl.col("likelihood") - pl.col("usual").exp()).round(TIES)
+    is_noise = (_log("value") - pl.col("usual")).is_between("low", "high")
+    gain = (pl.col("value") - pl.col("usual").exp()).round(TIES)
     # a null ratio gives a null label
     label = pl.when(is_noise).then(0.0).when(is_noise.not_()).then(gain)
     return joined.select("reader", *PAIR, label=label)
@@ -105,7 +94,7 @@ def gain(evidence: Evidence) -> pl.DataFrame:
     """Return eRAG's label minus the score of the closed-book answer: -1 to 1, below 0 the document does harm.
 
     Raises:
-        ValueError: as `erag`; or a query lacks its closed-book answer.
+        ValueError: a query lacks its closed-book answer.
     """
     without = _closed_book_scores(evidence)
     missing = evidence.pairs.join(without, on="query_id", how="anti")
@@ -132,16 +121,5 @@ def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
     """Return the score of the closed-book answer: query_id, reader, without (null if the request failed)."""
     outputs = evidence.of(ANSWER).rename({"value": "output"})
     closed_book = outputs.filter(pl.col("doc_id").is_null()).unique(["query_id", "reader"])
-    named = closed_book.join(evidence.queries.select("query_id", "score"), on="query_id")
-    answers = dict(rows_of(evidence.queries, "query_id", "answers"))
-    parts = [
-        part.select("query_id", "reader", without=score_part(part, answers, evidence.scoring)["label"])
-        for part in named.partition_by("score")
-    ]
-    schema = {"query_id": pl.String, "reader": pl.String, "without": pl.Float64}
-    return pl.concat([pl.DataFrame(schema=schema), *parts])
-
-
-def _likelihoods(evidence: Evidence, kind: Kind = GOLD_LIKELIHOOD) -> pl.DataFrame:
-    """Return the likelihood of every pair: query_id, doc_id, reader, likelihood."""
-    return values_of_pairs(evidence, kind, "likelihood").rename({"value": "likelihood"})
+    scored = score_rows(closed_book, evidence.queries, evidence.scoring)
+    return scored.select("query_id", "reader", without="value")

@@ -22,9 +22,6 @@ def unrelated_pairs(evidence: Evidence, per_question: int = PER_QUESTION) -> pl.
     They were retrieved for other questions of its dataset and not for this one, are neither its gold documents nor of
     its gold pages, and do not contain its answers. Selection is by consistent hashing: they follow the hash of the
     question on a ring of document hashes, so most of them stay the same if another run is added.
-
-    Raises:
-        ValueError: a document is not in the corpus.
     """
     pairs = evidence.pairs.join(evidence.queries.select("query_id", "dataset"), on="query_id")
     num_candidates = NUM_CANDIDATES + per_question - PER_QUESTION

@@ -1,7 +1,7 @@
 """The interface of Python: `compare` and `label` for data in memory, readers for them, any `job`, and `Result`."""
 
-from erag_ray.api.calls import compare, job, label
+from erag_ray.api.calls import compare, job, label, score
 from erag_ray.api.readers import Causal, Function, Retriever, Served
 from erag_ray.api.result import Result
 
-__all__ = ["Causal", "Function", "Result", "Retriever", "Served", "compare", "job", "label"]
+__all__ = ["Causal", "Function", "Result", "Retriever", "Served", "compare", "job", "label", "score"]

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -15,13 +15,14 @@ from erag_ray.api.files import Given
 from erag_ray.api.questions import question_records
 from erag_ray.api.readers import IN_PROCESS, Retriever, judge_config, reader_config
 from erag_ray.api.result import Result, text_console
+from erag_ray.api.rows import plain, rows_of
 from erag_ray.cli.job import job_folder
 from erag_ray.cli.jobs import JOBS
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
-from erag_ray.config.command_line.parsing import expand
 from erag_ray.config.job import JobConfig
 from erag_ray.config.keys.values import build
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieverConfig, is_file_name
 from erag_ray.retrieve.outside.runs import register_retriever
 from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS
@@ -29,8 +30,6 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import on_stderr
 from erag_ray.support.registry import find
-
-Config = TypeVar("Config")
 
 READERS: Mapping[str, Callable[[object], object]] = {
     "judge": judge_config,
@@ -42,10 +41,11 @@ READERS: Mapping[str, Callable[[object], object]] = {
 def compare(
     *,
     questions: object,
-    reader: object,
+    reader: object = None,
     runs: Mapping[str, object] | None = None,
     retrievers: Mapping[str, Any] | None = None,
     passages: object = None,
+    outputs: object = None,
     out: str | os.PathLike[str] = "results/comparison",
     **keys: Any,
 ) -> Result:
@@ -57,13 +57,15 @@ def compare(
     Args:
         questions: with ``question``, ``answers`` and ``id``: a list of mappings, a Polars or pandas frame, a Hugging
             Face dataset, or paths of question files. Other fields can be used by ``slices`` and ``filters``.
-        reader: `Served`, `Causal`, `Function`, a config or a mapping of its keys.
+        reader: `Served`, `Causal`, `Function`, a config or a mapping of its keys; None only with outputs.
         runs: name -> ranked lists: ``{query_id: [document, ...]}``, a frame, or the path of a run file. A document is
             an id, ``(id, text)``, ``(id, text, score)``, or a mapping with ``id``, ``text``, ``title``, ``score``. Or
             an object that retrieves: of LangChain, LlamaIndex or Haystack, or a function ``(question, k) ->
             documents``; in a `Retriever` its lists are kept for the next process.
         retrievers: name -> runs to make first, as in a job: ``{"bm25": {"kind": "bm25"}}``; needs ``passages``.
         passages: ``{doc_id: text}``, rows with ``doc_id``, ``text`` and ``title``, or paths of passage files.
+        outputs: outputs that exist, which the reader is not asked for: rows with ``query_id``, ``run`` and ``output``,
+            and ``depth`` and ``documents`` where known, or with ``doc_id`` in place of ``run``; or paths of such files.
         out: folder or URI of the results.
         **keys: all other keys of erag-ray compare, such as ``score``, ``depth``, ``annotators``, ``cache_dir``,
             ``num_queries``, ``slices``, ``max_cost``, ``progress``.
@@ -75,11 +77,36 @@ def compare(
         InputError: everything that is wrong with the arguments and the data, in one message.
         JobError: the reader or the disk cannot go on; the responses so far are kept.
     """
-    config, given = _job(questions, reader, runs, retrievers, passages, out, keys)
+    config, given = _job(questions, reader, runs, retrievers, passages, out, keys, outputs)
     with _messages(config), job_folder(config):
         given.write(config)
         run_comparison(config, text_console(io.StringIO()))
     return Result(config.out)
+
+
+def score(
+    *, questions: object, outputs: object, out: str | os.PathLike[str] = "results/scores", **keys: Any
+) -> pl.DataFrame:
+    """Score outputs that exist against the gold answers; no reader is asked.
+
+    Args:
+        questions: as in `compare`.
+        outputs: as in `compare`.
+        out: as in `compare`; the report there compares the systems.
+        **keys: as in `compare`, such as ``score`` and ``judge``.
+
+    Returns:
+        A row for each output of a run; columns query_id, run_id, depth, output, value (its score; null: missing or not
+        judged), reader, score.
+
+    Raises:
+        InputError, JobError: as `compare`.
+    """
+    result = compare(questions=questions, outputs=outputs, out=out, **keys)
+    on = ["reader", "run_id", "query_id", "depth"]
+    scored = result.utility.join(result.list_outputs, on=on, how="left", maintain_order="left")
+    first = ["query_id", "run_id", "depth", "output", "value"]
+    return scored.select(*first, pl.exclude(first))
 
 
 def label(
@@ -140,7 +167,7 @@ def job(name: str, **keys: Any) -> int:
         entry = find("job", name, JOBS)
     except ValueError as error:
         raise InputError([str(error)]) from error
-    config = _expanded(build(entry.config, keys))
+    config = build(entry.config, keys)
     with _messages(config), job_folder(config):
         return entry.main(config) or 0
 
@@ -157,6 +184,7 @@ def _job(
     passages: object,
     out: str | os.PathLike[str],
     keys: Mapping[str, Any],
+    outputs: object = None,
 ) -> tuple[JobConfig, Given]:
     """Return the config of the job, and the files that it reads."""
     if "queries" in keys:
@@ -174,21 +202,17 @@ def _job(
         inputs["passages"] = _paths(passages) or [
             given.add_table(passage_table(passages), "passages.parquet")
         ]
-    reader_keys = reader_config(reader)
+    if outputs is not None:
+        rows = [] if (paths := _paths(outputs)) else map(plain, rows_of(outputs, "outputs"))
+        inputs["outputs"] = paths or [given.add_lines(rows, "outputs.jsonl")]
+    reader_keys = ReaderConfig() if reader is None and outputs is not None else reader_config(reader)
     if reader_keys.kind in IN_PROCESS:
         inputs["num_readers"] = 0
     models = {
         name: READERS[name](value) for name, value in keys.items() if name in READERS and value is not None
     }
     config = build(JobConfig, {**inputs, **keys, **models, "reader": reader_keys, "out": out})
-    return _expanded(config), given
-
-
-def _expanded(config: Config) -> Config:
-    try:
-        return expand(config)
-    except ValueError as error:
-        raise InputError([str(error)]) from error
+    return config, given
 
 
 def _paths(value: object) -> list[str]:

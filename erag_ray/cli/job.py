@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
-from erag_ray.cli.access import check_access
-from erag_ray.cli.submission import check_inputs, check_outputs
+from erag_ray.cli.paths import check_access, check_inputs, check_outputs
 from erag_ray.store.stages.lock import locked
 from erag_ray.store.stages.memory import job_memory
 from erag_ray.support.errors import InputError, JobError
@@ -25,21 +24,9 @@ def run(config: Config, main: Callable[[Config], int | None]) -> None:
         SystemExit: with the code that ``main`` returns, if it is not 0; 2 for bad input, 1 for another error that a job
             knows, or of a disk or network.
     """
-    with _exit_codes(), job_folder(config):
-        code = main(config)
-    if code:
-        raise SystemExit(code)
-
-
-@contextlib.contextmanager
-def _exit_codes() -> Iterator[None]:
-    """Turn the errors that a job knows into one message and an exit code.
-
-    Raises:
-        SystemExit: as `run`.
-    """
     try:
-        yield
+        with job_folder(config):
+            code = main(config)
     except InputError as error:
         _end(2, str(error))
     except JobError as error:
@@ -51,6 +38,8 @@ def _exit_codes() -> Iterator[None]:
     except OSError as error:
         advice = "responses and sealed tables so far are kept. Make room or repair it, and start the same command again"
         _end(1, f"the job cannot go on: {error}; {advice}")
+    if code:
+        raise SystemExit(code)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from erag_ray import __version__
 from erag_ray.cli.jobs import JOBS
@@ -21,14 +21,7 @@ from erag_ray.support.termination import sigterm_interrupts
 logger = logging.getLogger(__name__)
 
 
-class WritesOut(Protocol):
-    """Config of any job: it has the folder that the job writes to."""
-
-    @property
-    def out(self) -> str: ...
-
-
-Config = TypeVar("Config", bound=WritesOut)
+Config = TypeVar("Config")
 
 
 def run_job(kind: type[Config], main: Callable[[Config], int | None], description: str) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar
 
-from erag_ray.config.keys.values import AtLeast0, AtLeast1, Keys, Text, require
+from erag_ray.config.keys.values import AtLeast0, AtLeast1, Keys, Path, Text, require
 
 QUESTION_FIELDS = ("question", "answers", "answers_all", "id")
 
@@ -13,9 +12,7 @@ QUESTION_FIELDS = ("question", "answers", "answers_all", "id")
 class QuestionKeys(Keys):
     """Question files, and which of their questions are used."""
 
-    PATHS: ClassVar[tuple[str, ...]] = ("queries", "qrels", "triviaqa_questions")
-
-    queries: list[Text] = field(default_factory=list)
+    queries: list[Path] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
     {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC.
     hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
@@ -28,12 +25,12 @@ class QuestionKeys(Keys):
     """Fields of the records under other names: question, answers, answers_all or id -> its path ({question: q,
     answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
-    qrels: list[Text] = field(default_factory=list)
+    qrels: list[Path] = field(default_factory=list)
     """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with
     query-id, corpus-id and score, also as qid, docid and rel): the gold passages of questions whose file names none.
     BEIR's questions without a line in them are left out."""
 
-    triviaqa_questions: list[Text] = field(default_factory=list)
+    triviaqa_questions: list[Path] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files have ids without questions."""
 
     dataset: Text | None = None
@@ -62,13 +59,11 @@ class QuestionKeys(Keys):
 class PassageKeys(Keys):
     """Passages, or the pages that they are made from."""
 
-    PATHS: ClassVar[tuple[str, ...]] = ("passages", "knowledge_source")
-
-    passages: list[Text] = field(default_factory=list)
+    passages: list[Path] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or the
     corpus folder that erag-ray retrieve has made. None are needed where the runs bring their texts."""
 
-    knowledge_source: list[Text] = field(default_factory=list)
+    knowledge_source: list[Path] = field(default_factory=list)
     """Instead of passages, with retrievers: pages, which are split. KILT's knowledge source or WikiExtractor's JSON
     Lines (.gz too), Parquet with title and text, a folder of TITLE.txt, or the contexts of the JSON of SQuAD or
     KLUE-MRC."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from erag_ray.config.corpora import CorpusConfig, check_corpora
 from erag_ray.config.inputs import PassageKeys, QuestionKeys
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys.values import (
@@ -17,6 +16,7 @@ from erag_ray.config.keys.values import (
     Flag,
     NotNegative,
     Number,
+    Path,
     Share,
     Text,
     Whole,
@@ -24,7 +24,14 @@ from erag_ray.config.keys.values import (
 )
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
+from erag_ray.config.retrieval import (
+    CorpusConfig,
+    RetrieveConfig,
+    RetrieverConfig,
+    SearchConfig,
+    check_corpora,
+    check_retrievers,
+)
 
 CREDITS = ("leave_one_out", "marginal", "shapley")
 """Ways to credit a document of a list with its part in the list's score."""
@@ -41,16 +48,6 @@ KNOWN = "known"
 class JobConfig(PassageKeys, QuestionKeys):
     """Inputs, reader, what to compute, and where it runs."""
 
-    PATHS: ClassVar = (
-        "queries",
-        "qrels",
-        "triviaqa_questions",
-        "passages",
-        "knowledge_source",
-        "runs",
-        "out",
-        "cache_dir",
-    )
     EVERYDAY: ClassVar = {
         "Inputs": ("queries", "passages", "runs", "retrievers", "num_queries"),
         "Reader": ("reader.kind", "reader.model", "reader.base_url"),
@@ -78,12 +75,21 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Run -> the corpus that it searches: one of corpora, or any name if the runs bring their texts. Documents get the
     corpus's name before their ids, so equal ids of two corpora stay apart."""
 
-    runs: dict[str, Text] = field(default_factory=dict)
+    runs: dict[str, Path] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
     texts as .jsonl)."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """Runs to be made first: name -> how (see erag-ray retrieve); they are added to the given ones."""
+
+    outputs: list[Path] = field(default_factory=list)
+    """Outputs that exist, as {"query_id", "run", "output"} with depth and documents where known, or with "doc_id" in
+    place of "run" for the output with one document: JSON Lines (.gz too), Parquet or hf:NAME:SPLIT. The reader is asked
+    only for others; if no reader is configured, those are missing, and null."""
+
+    verdicts: list[Path] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
+    """People's verdicts on outputs, as {"query_id", "run", "verdict", "annotator"}, or on documents, with "doc_id" in
+    place of "run": how far scores, judge and labels agree with them. A verdict is true, false, 1 or 0."""
 
     retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
@@ -189,10 +195,10 @@ class JobConfig(PassageKeys, QuestionKeys):
     num_permutations: Annotated[Whole, Field(ge=100)] = 1000
     """Random pairings of a measure and the end-to-end score behind each p-value of a correlation."""
 
-    out: Text = "results/job"
+    out: Path = "results/job"
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
-    cache_dir: Text = "results/store"
+    cache_dir: Path = "results/store"
     """Folder of all responses, shared by jobs: a response in it is never requested again."""
 
     ray_address: Text | None = None
@@ -304,9 +310,19 @@ class JobConfig(PassageKeys, QuestionKeys):
         require(is_even, f"shapley_permutations must be an even number of at least 4, got {count}")
 
     @property
+    def asks_reader(self) -> bool:
+        """Whether the reader is asked: not where outputs are given and no reader is configured."""
+        return not self.outputs or self.reader != ReaderConfig()
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether outputs may be sentences: of a chat model, and given ones of systems that are not known."""
+        return self.reader.is_chat or not self.asks_reader
+
+    @property
     def default_score(self) -> str | None:
         """The score of short answers where the config names none: match for a chat model (None: exact_match)."""
-        return "match" if self.reader.is_chat and self.score is None else None
+        return "match" if self.is_chat and self.score is None else None
 
     @property
     def depths(self) -> list[int]:
@@ -332,25 +348,18 @@ class JobConfig(PassageKeys, QuestionKeys):
     def _retrieval(self, corpus: str, retrievers: dict[str, RetrieverConfig]) -> RetrieveConfig:
         """The job that makes the runs that search a corpus ("": the job's only one)."""
         source = self.corpora.get(corpus, self)
-        return RetrieveConfig(
-            queries=self.queries,
-            query_format=self.query_format,
-            question_fields=self.question_fields,
-            qrels=self.qrels,
-            triviaqa_questions=self.triviaqa_questions,
-            dataset=self.dataset,
-            filters=self.filters,
-            num_queries=None if self.retrieve_all else self.num_queries,
-            seed=self.seed,
-            passages=source.passages,
-            knowledge_source=source.knowledge_source,
-            splitter=source.splitter,
+        questions = {one.name: getattr(self, one.name) for one in fields(QuestionKeys)}
+        passages = {one.name: getattr(source, one.name) for one in fields(PassageKeys)}
+        config = RetrieveConfig(
+            **questions,
+            **passages,
             retrievers=retrievers,
             depth=self.retrieval_depth or self.depth,
             search=self.search,
             out="/".join([self.out.rstrip("/"), "retrieval", *filter(None, [corpus])]),
             progress=self.progress,
         )
+        return replace(config, num_queries=None) if self.retrieve_all else config
 
     def with_retrieved(self) -> JobConfig:
         """The config with the runs that are made, and the passages that knowledge sources give, as given ones."""

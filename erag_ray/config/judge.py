@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from erag_ray.config.engine import EngineKeys
 from erag_ray.config.keys.values import AtLeast1, Number, Text, Whole, require
-from erag_ray.config.model import ModelKeys
+from erag_ray.config.model import EngineKeys, ModelKeys
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.served import ServerKeys
 

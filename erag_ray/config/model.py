@@ -1,17 +1,26 @@
-"""Keys of a language model, as reader or as judge."""
+"""Keys of a language model, as reader or as judge, and of vLLM inside the job's own processes."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import ClassVar
 
-from erag_ray.config.keys.values import Anything, AtLeast1, Keys, Text
+from erag_ray.config.keys.values import Anything, AtLeast1, Keys, Path, Text, require
+
+OWN_ARGS = {
+    "model": "model",
+    "dtype": "dtype",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "max_num_seqs": "batch_size",
+    "max_num_batched_tokens": "batch_tokens",
+}
+"""Arguments of vLLM that have a key of their own."""
+REFUSED_ARGS = ("trust_remote_code", "tokenizer", "skip_tokenizer_init", "revision")
+"""Arguments that would run code inside a model, or make another model of it."""
 
 
 class ModelKeys(Keys):
     """A model, its limits and its batches."""
-
-    PATHS: ClassVar = ("model",)
 
     kind: Text = "fid"
     """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), vllm (the
@@ -21,7 +30,7 @@ class ModelKeys(Keys):
     options: dict[str, Anything] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
 
-    model: Text | None = None
+    model: Path | None = None
     """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE for a file that an installed Python
     package carries (by the name that is imported, or that pip shows); served: the name by which the server knows it.
     Code inside a model is never run."""
@@ -42,3 +51,26 @@ class ModelKeys(Keys):
     """Most prompt tokens in one batch, padding included; a longer request is run by itself (null: as many as fit, by
     the model's shape, into 80 % of the reader's share of the GPU's free memory, or of a quarter of the machine's;
     causal on a CPU at most 16384). A batch that does not fit even so is halved, and those after it are smaller."""
+
+
+class EngineKeys(Keys):
+    """How vLLM computes a model (kind: vllm)."""
+
+    # what changes how fast it computes
+    ENGINE_SPEED_KEYS: ClassVar = ("tensor_parallel_size",)
+
+    tensor_parallel_size: AtLeast1 = 1
+    """vllm: GPUs over which each copy of the model is spread; Ray gives each actor this number, all on one node."""
+
+    engine_args: dict[str, Anything] = field(default_factory=dict)
+    """vllm: more arguments of vllm.LLM, such as {quantization: fp8, max_model_len: 16384} (prompt and output together
+    have at most 8192 tokens otherwise). Part of the model's fingerprint, but for gpu_memory_utilization and
+    kv_cache_memory_bytes."""
+
+    def _check(self) -> None:
+        with_key = [
+            f"{name} (use the key {key})" for name, key in OWN_ARGS.items() if name in self.engine_args
+        ]
+        require(not with_key, f"engine_args must not have {', '.join(with_key)}")
+        refused = [name for name in REFUSED_ARGS if name in self.engine_args]
+        require(not refused, f"engine_args must not have {', '.join(refused)}")

@@ -18,6 +18,7 @@ BUILT_IN = ("chat", "plain", "question_first", "t5")
 PROMPT_CHOICES = ", ".join((*BUILT_IN, "a YAML file (.yaml, .yml)")) + ", or keys"
 KEY = "reader.prompt"
 FIELDS = ("question", "passages")
+DOUBLE = "braces that are text are doubled, {{ and }}"
 PASSAGE_FIELDS = ("rank", "title", "text", "passage")
 
 
@@ -85,17 +86,13 @@ def check_fields(key: str, template: str, known: Collection[str], needs: Collect
     try:
         fields_in_template = {name for _, name in fields_of(template)} - {""}
     except ValueError as error:
-        raise ValueError(f"{key} must have braces in pairs: {error}; {_double()}") from error
+        raise ValueError(f"{key} must have braces in pairs: {error}; {DOUBLE}") from error
     for name in sorted(fields_in_template - set(known)):
         fields = ", ".join(f"{{{one}}}" for one in known)
-        text = f"{key} must have no field but {fields}, got {{{name}}}; {_double()}"
+        text = f"{key} must have no field but {fields}, got {{{name}}}; {DOUBLE}"
         raise ValueError(text)
     for name in needs:
         require(name in fields_in_template, f"{key} must contain {{{name}}}")
-
-
-def _double() -> str:
-    return "braces that are text are doubled, {{ and }}"
 
 
 def fields_of(template: str) -> Iterator[tuple[str, str]]:

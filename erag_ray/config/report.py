@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar, Literal
+from typing import Literal
 
-from erag_ray.config.keys.values import AtLeast1, Flag, Keys, Text
+from erag_ray.config.keys.values import AtLeast1, Flag, Keys, Path
 
 
 class ReportKeys(Keys):
@@ -24,9 +24,7 @@ class ReportKeys(Keys):
 class ReportConfig(Keys):
     """The report of a finished job, made again only from its sealed tables."""
 
-    PATHS: ClassVar = ("out",)
-
-    out: Text = "results/job"
+    out: Path = "results/job"
     """Folder of a finished job (erag-ray compare or erag-ray evaluate); the report is written there."""
 
     verbose: Flag = False

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import urllib.parse
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, field, fields
 from typing import ClassVar, Literal
 
 from erag_ray.config.inputs import PassageKeys, QuestionKeys
 from erag_ray.config.keys.values import (
+    Above0,
     AtLeast0,
     AtLeast1,
     Flag,
     Keys,
     NotNegative,
+    Path,
     Share,
     Text,
     Whole,
     require,
 )
-from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
+from erag_ray.config.served import check_key_variable
 
 MAX_NAME_BYTES = 150
+OBJECT_KINDS = ("langchain", "llama_index", "haystack", "python")
+"""Kinds of retrievers that are Python objects."""
+OUTSIDE_KINDS = (*OBJECT_KINDS, "http")
 ENCODER_KEYS = {"searches", "model", "model_revision", "max_tokens", "dtype", "batch_size"}
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
@@ -29,14 +36,13 @@ KEYS = {
     "rrf": {"of", "candidates", "rrf_k"},
     "rerank": {*ENCODER_KEYS, "of", "by", "candidates"},
     "random": {"seed"},
-    **OUTSIDE_KEYS,
+    **{kind: {"object", "revision", "retries"} for kind in OBJECT_KINDS},
+    "http": {"url", "revision", "retries", "timeout_seconds", "api_key_env"},
 }
 
 
-class RetrieverConfig(OutsideKeys):
+class RetrieverConfig(Keys):
     """One way to rank passages."""
-
-    PATHS: ClassVar = ("model",)
 
     kind: Text
     """bm25, lucene (BM25 by Lucene itself, with the extra of that name), dense (an encoder and exact search), rrf
@@ -59,7 +65,7 @@ class RetrieverConfig(OutsideKeys):
     method: Literal["lucene", "robertson", "atire"] = "lucene"
     """bm25: the variant, as the package bm25s calls it."""
 
-    model: Text | None = None
+    model: Path | None = None
     """dense, rerank: a folder, a Hugging Face hub name, or package:NAME/FOLDER for one that an installed Python
     package carries. Code inside a model is never run."""
 
@@ -94,6 +100,27 @@ class RetrieverConfig(OutsideKeys):
     seed: Whole = 0
     """random: seed of the draw."""
 
+    object: Text | None = None
+    """langchain, llama_index, haystack, python: package.module:name of the retriever, or of a function without
+    arguments that makes it."""
+
+    url: Text | None = None
+    """http: where POST {"query", "k"} is answered by {"documents": [{"id", "text", "title", "score"}]}."""
+
+    revision: Text | None = None
+    """langchain, llama_index, haystack, python, http: which index and settings the retriever has, in your own words;
+    required, because a run is made again only when its settings change. Another index needs another revision."""
+
+    retries: AtLeast0 = 3
+    """langchain, llama_index, haystack, python, http: how often a question that fails is tried again."""
+
+    timeout_seconds: Above0 = 60.0
+    """http: how long one request may take."""
+
+    api_key_env: Text | None = None
+    """http: the name of an environment variable, in capitals, with the key (sent as a bearer token); never the
+    key itself."""
+
     def _check(self) -> None:
         require(bool(self.kind.strip()), "kind is blank")
         used = KEYS.get(self.kind, set())
@@ -108,7 +135,25 @@ class RetrieverConfig(OutsideKeys):
         scored = (self.model is None) != (self.by is None)
         require(self.kind != "rerank" or scored, "model: rerank needs a model or by, one of the two")
         require(self.kind != "dense" or self.model is not None, "model: dense needs one")
-        self.check_outside(self.kind)
+        if self.kind in OUTSIDE_KINDS:
+            self._check_outside()
+
+    def _check_outside(self) -> None:
+        revised = bool((self.revision or "").strip())
+        text = f"revision: {self.kind} needs one: which index and settings it has, in your own words"
+        require(revised, text)
+        if self.kind != "http":
+            is_named = ":" in (self.object or "").strip(":")
+            require(is_named, f"object must be package.module:name, got {self.object}")
+            return
+        require(bool(self.url), "url: http needs one")
+        # the URL may contain a key, which must not appear in a message
+        is_plain = not any(sign in str(self.url) for sign in "@?#")
+        require(is_plain, "url must be an address without a name, a password or a query")
+        address = urllib.parse.urlsplit(str(self.url))
+        is_address = address.scheme in ("http", "https") and address.hostname
+        require(bool(is_address), f"url: {self.url} is no http:// or https:// address")
+        check_key_variable(self.api_key_env)
 
     @property
     def others(self) -> list[str]:
@@ -141,7 +186,6 @@ class SearchConfig(Keys):
 class RetrieveConfig(PassageKeys, QuestionKeys):
     """Questions, passages or the pages to make them from, and the retrievers to run."""
 
-    PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "knowledge_source", "out")
     EVERYDAY: ClassVar = {
         "Inputs": ("queries", "passages", "knowledge_source", "splitter", "num_queries"),
         "Retrieval": ("retrievers", "depth", "search.num_actors", "search.gpus_per_actor"),
@@ -158,7 +202,7 @@ class RetrieveConfig(PassageKeys, QuestionKeys):
     search: SearchConfig = field(default_factory=SearchConfig)
     """Where indexes are made and searched."""
 
-    out: Text = "results/retrieval"
+    out: Path = "results/retrieval"
     """Folder of <out>/runs/NAME.parquet, <out>/indexes and, from pages, <out>/corpus; not the out of another job."""
 
     progress: Flag = True
@@ -194,6 +238,56 @@ def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None
         deepest = retriever.candidates or depth
         require(deepest <= depth, f"retrievers.{name}: candidates: {deepest} is more than depth {depth}")
         before[name] = retriever
+
+
+class CorpusConfig(PassageKeys):
+    """One corpus: passages, or pages and how they are split."""
+
+    def _check(self) -> None:
+        has_any = bool(self.passages or self.knowledge_source)
+        require(has_any, "passages: give each corpus either passages or a knowledge_source")
+
+
+def check_corpora(
+    corpora: Mapping[str, CorpusConfig],
+    run_corpora: Mapping[str, str],
+    runs: Collection[str],
+    retrievers: Mapping[str, RetrieverConfig],
+) -> None:
+    """Check that every run says which corpus it searches, if one does, and that every corpus is searched.
+
+    Args:
+        corpora: name -> corpus; empty where all runs bring their texts.
+        run_corpora: run -> name of its corpus.
+        runs: names of the runs that are given.
+        retrievers: name -> retriever of the runs that are made.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    for name in [*corpora, *run_corpora.values()]:
+        require(is_file_name(name), f"corpora: {name!r} cannot be a file name")
+    names = [*runs, *retrievers]
+    for run in run_corpora:
+        require(run in names, f"run_corpora: {run} is no run; the runs are {', '.join(names)}")
+    if not (corpora or run_corpora):
+        return
+    for run in names:
+        require(run in run_corpora, f"run_corpora: add which corpus {run} searches")
+        corpus = run_corpora[run]
+        known = not corpora or corpus in corpora
+        require(known, f"run_corpora: {run}: {corpus} is none of the corpora {', '.join(corpora)}")
+    for run, retriever in retrievers.items():
+        for other in retriever.others:
+            same = run_corpora[other] == run_corpora[run]
+            require(
+                same, f"retrievers.{run}: {other} searches another corpus, whose documents have other ids"
+            )
+    for name, corpus_config in corpora.items():
+        require(name in run_corpora.values(), f"corpora: no run searches {name}")
+        is_split = name in {run_corpora[run] for run in retrievers}
+        text = f"corpora.{name}: a knowledge_source is split for retrievers alone, and none searches it; give passages"
+        require(is_split or not corpus_config.knowledge_source, text)
 
 
 def is_file_name(name: str) -> bool:

@@ -73,9 +73,6 @@ class ServerKeys(Keys):
 
     def _check(self) -> None:
         check_key_variable(self.api_key_env)
-        self._check_prices()
-
-    def _check_prices(self) -> None:
         prices = self.price_per_million
         unknown = sorted(set(prices) - set(PRICES))
         require(not unknown, f"price_per_million has the keys {', '.join(PRICES)}, not {', '.join(unknown)}")

@@ -29,7 +29,7 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
 from erag_ray.store.schemas import COSTS
-from erag_ray.store.stages.folders import JOB_STAGES
+from erag_ray.store.stages.stage import JOB_STAGES
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import say
@@ -118,42 +118,30 @@ def _tracked(config: JobConfig, folder: pathlib.Path) -> TrackedRun:
     store = TableStore(config.out)
     for name in REPORT:
         if store.folder.exists(name):
-            _copy(store, name, folder)
+            pafs.copy_files(
+                store.folder.at(name),
+                str(folder / name),
+                source_filesystem=store.folder.filesystem,
+                destination_filesystem=pafs.LocalFileSystem(),
+            )
     store.read(PER_QUERY).write_parquet(folder / "per_query.parquet")
     return TrackedRun(
         name=os.path.basename(config.out.rstrip("/")) or PROJECT,
-        settings={safe_name(key): _short(value) for key, value in _flat(dataclasses.asdict(config))},
+        settings={safe_name(key): value for key, value in _flat(dataclasses.asdict(config))},
         metrics={**_means(store.read(MEANS)), **_costs(config.out)},
         folder=folder,
     )
 
 
-def _copy(store: TableStore, name: str, folder: pathlib.Path) -> None:
-    """Copy a file or folder of the job's ``out``, which may be on an object store."""
-    target = str(folder / name)
-    if name.endswith(".md"):
-        pathlib.Path(target).write_bytes(store.folder.read_bytes(name))
-        return
-    local = pafs.LocalFileSystem()
-    pafs.copy_files(
-        store.folder.at(name), target, source_filesystem=store.folder.filesystem, destination_filesystem=local
-    )
-
-
 def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str | float | bool]]:
-    """Yield the keys of a config with dots, and their values."""
+    """Yield the keys of a config with dots, and their values; texts are cut to what MLflow takes."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{path}{name}.")
-        elif isinstance(value, list | tuple) or value is None:
-            yield f"{path}{name}", json.dumps(value, default=str)
-        else:
-            yield f"{path}{name}", value
-
-
-def _short(value: str | float | bool) -> str | float | bool:
-    """Cut a text to what MLflow takes as a parameter."""
-    return f"{value[: MAX_VALUE - 3]}..." if isinstance(value, str) and len(value) > MAX_VALUE else value
+            continue
+        plain = json.dumps(value, default=str) if isinstance(value, list | tuple) or value is None else value
+        is_long = isinstance(plain, str) and len(plain) > MAX_VALUE
+        yield f"{path}{name}", f"{plain[: MAX_VALUE - 3]}..." if is_long else plain
 
 
 def _means(means: pl.DataFrame) -> dict[str, float]:
@@ -213,9 +201,7 @@ def _to_trackio(run: TrackedRun) -> None:
     )
     try:
         trackio.log(dict(run.metrics))
-        artifact = trackio.Artifact(_artifact_name(run), "report")
-        artifact.add_dir(str(run.folder))
-        trackio.log_artifact(artifact)
+        trackio.log_artifact(_artifact(trackio, run))
     finally:
         trackio.finish()
 
@@ -225,13 +211,14 @@ def _to_wandb(run: TrackedRun) -> None:
     project = os.environ.get("WANDB_PROJECT", PROJECT)
     with wandb.init(project=project, name=run.name, config=dict(run.settings)) as logged:
         logged.summary.update(dict(run.metrics))
-        artifact = wandb.Artifact(_artifact_name(run), type="report")
-        artifact.add_dir(str(run.folder))
-        logged.log_artifact(artifact)
+        logged.log_artifact(_artifact(wandb, run))
 
 
-def _artifact_name(run: TrackedRun) -> str:
-    return re.sub(r"[^\w.-]", "_", run.name, flags=re.ASCII)[:MAX_NAME]
+def _artifact(library: Any, run: TrackedRun) -> Any:
+    name = re.sub(r"[^\w.-]", "_", run.name, flags=re.ASCII)[:MAX_NAME]
+    artifact = library.Artifact(name, "report")
+    artifact.add_dir(str(run.folder))
+    return artifact
 
 
 TRACKERS: dict[str, Callable[[TrackedRun], None]] = {

@@ -10,7 +10,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.inference.planning.plan import ModelPlan, StagePlan, prompt_tokens, sampled_prompts
 from erag_ray.store.folder import Folder, as_frame
 from erag_ray.store.schemas import COSTS
-from erag_ray.store.stages.folders import JOB_STAGES
+from erag_ray.store.stages.stage import JOB_STAGES
 from erag_ray.store.tables import TableStore
 
 HOUR = 3600.0

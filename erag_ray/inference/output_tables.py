@@ -21,6 +21,21 @@ SINGLE_DOCUMENT = "single_document"
 NUM_COMMON = 10
 KIND = ["dataset", "reader", "kind", "depth"]
 TEXT = ["reader", "query_id", "output"]
+ANSWERS = pl.Schema(
+    {
+        "kind": pl.String(),
+        "depth": pl.Int32(),
+        "run_id": pl.String(),
+        "query_id": pl.String(),
+        "doc_ids": pl.List(pl.String()),
+        "reader": pl.String(),
+        "output": pl.String(),
+        "num_prompt_tokens": pl.Int64(),
+        "num_output_tokens": pl.Int64(),
+    }
+)
+"""Outputs that are given for lists of a kind; null where one is missing."""
+NO_ANSWERS = pl.DataFrame(schema=ANSWERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +56,7 @@ def describe_outputs(
     responses: pl.DataFrame,
     queries: pl.DataFrame,
     expected: Expected,
+    given: pl.DataFrame = NO_ANSWERS,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return OUTPUTS and COMMON_OUTPUTS of the lists that have a response.
 
@@ -50,13 +66,16 @@ def describe_outputs(
         responses: RESPONSES to these; errors are left out.
         queries: QUERIES of the lists.
         expected: of the readers and datasets.
+        given: `ANSWERS` to further lists.
 
     Raises:
         ValueError: a score is unknown.
     """
-    outputs = _outputs(lists, requests, responses, queries)
+    outputs = _outputs(lists, requests, responses, queries, given)
     # without any reader polars would infer strings
-    limit = pl.col("reader").replace_strict(dict(expected.max_new_tokens), return_dtype=pl.Int64)
+    limit = pl.col("reader").replace_strict(
+        dict(expected.max_new_tokens), default=None, return_dtype=pl.Int64
+    )
     is_empty = pl.col("output").str.strip_chars() == ""
     flagged = outputs.join(_answer_flags(outputs, queries, expected), on=TEXT, how="left").with_columns(
         is_empty=is_empty,
@@ -81,12 +100,13 @@ def describe_judgements(
     responses: pl.DataFrame,
     queries: pl.DataFrame,
     judgements: pl.DataFrame,
+    given: pl.DataFrame = NO_ANSWERS,
 ) -> pl.DataFrame:
     """Return JUDGEMENTS of the lists whose outputs a judge scores; the arguments are as for `describe_outputs`.
 
     ``judgements`` has query_id, output, value? (the judge's verdict): one row for each output that the judge graded.
     """
-    outputs = _outputs(lists, requests, responses, queries.filter(judged_queries()))
+    outputs = _outputs(lists, requests, responses, queries.filter(judged_queries()), given)
     graded = judgements.with_columns(is_graded=pl.lit(True))
     joined = outputs.join(graded, on=["query_id", "output"], how="left")
     is_graded, value = pl.col("is_graded").fill_null(False), pl.col("value")
@@ -107,13 +127,19 @@ def judged_queries() -> pl.Expr:
 
 
 def _outputs(
-    lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame
+    lists: pl.DataFrame,
+    requests: pl.DataFrame,
+    responses: pl.DataFrame,
+    queries: pl.DataFrame,
+    given: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the columns of `KIND`, query_id, output and num_output_tokens; a row for each distinct list of a kind."""
     distinct = lists.select("kind", "depth", "query_id", "doc_ids").unique()
     texts = responses.select(*RESPONSES.key, "output", "num_output_tokens").drop_nulls("output")
     keys = requests.drop("kind")
-    outputs = distinct.join(keys, on=["query_id", "doc_ids"]).join(texts, on=list(RESPONSES.key))
+    requested = distinct.join(keys, on=["query_id", "doc_ids"]).join(texts, on=list(RESPONSES.key))
+    columns = ["kind", "depth", "reader", "query_id", "output", "num_output_tokens"]
+    outputs = pl.concat([requested.select(columns), given.select(columns).drop_nulls("output")])
     datasets = queries.select("query_id", "dataset")
     return outputs.join(datasets, on="query_id").select(*KIND, "query_id", "output", "num_output_tokens")
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from erag_ray.config.job import JobConfig
+from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.output_tables import Expected, describe_outputs
@@ -86,7 +87,16 @@ class Finished:
 
     def values(self, inputs: Inputs) -> Values:
         """Return the values of each kind of request with one document or none, and the judge's scores of outputs."""
-        values = fold(self.plan.uses, self.requests, self.responses, inputs.queries)
+        values = dict(fold(self.plan.uses, self.requests, self.responses, inputs.queries))
+        is_of_one = pl.col("run_id").is_in(["", NO_PASSAGES])
+        given = self.plan.given.filter(is_of_one).select(
+            "query_id", "reader", doc_id=pl.col("doc_ids").list.first(), value="output"
+        )
+        if given.height:
+            requested = values.get(ANSWER, given.clear())
+            # a list of one document may have been asked end to end
+            others = requested.join(given, on=["query_id", "doc_id"], how="anti", nulls_equal=True)
+            values[ANSWER] = pl.concat([others, given], how="diagonal")
         return values if self.judgements is None else {**values, ANSWER_JUDGE: self.judgements}
 
 
@@ -157,7 +167,9 @@ def _seal_responses(
 def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, responses: pl.DataFrame) -> None:
     expected = expected_of(plan.uses, answered.verdicts)
     requests = plan.requests.filter(kind=ANSWER.name)
-    outputs, common = describe_outputs(answered.lists, requests, responses, answered.queries, expected)
+    outputs, common = describe_outputs(
+        answered.lists, requests, responses, answered.queries, expected, plan.given
+    )
     tables.write(outputs, OUTPUTS)
     tables.write(common, COMMON_OUTPUTS)
 

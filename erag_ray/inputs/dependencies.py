@@ -11,6 +11,7 @@ from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.measures.scores import JUDGED
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case
+from erag_ray.store.schemas import GIVEN
 
 SAMPLE_KEYS = ("reader_queries", "sample_seed")
 """Settings of the sample of questions that the reader answers; absent where it answers all."""
@@ -27,7 +28,7 @@ def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[s
     noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if uses_unrelated else {}
     return {
         "annotators": sorted(config.annotators),
-        "reader": output_settings(config.reader),
+        "reader": output_settings(config.reader) if config.asks_reader else {"kind": GIVEN.name},
         "score_only": config.score_only,
         **({"threshold": config.threshold} if uses(config.annotators, "threshold") else {}),
         **_reader_sample(config),
@@ -41,7 +42,7 @@ def end_to_end_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> d
     """Return the config settings that UTILITY depends on, for these datasets."""
     return {
         "end_to_end_depths": config.depths,
-        "reader": output_settings(config.reader),
+        "reader": output_settings(config.reader) if config.asks_reader else {"kind": GIVEN.name},
         **_reader_sample(config),
         **_judged_settings(config, datasets),
     }

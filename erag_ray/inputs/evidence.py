@@ -24,6 +24,8 @@ class Inputs:
     corpus: pl.DataFrame
     runs: pl.DataFrame
     gold: pl.DataFrame
+    given: pl.DataFrame
+    """GIVEN: outputs that need no request."""
     retrieval_seconds: pl.DataFrame
     slices: pl.DataFrame
     facts: pl.DataFrame
@@ -62,6 +64,9 @@ def reader_evidence(config: JobConfig, evidence: Evidence) -> Evidence:
 
 def applicability_notes(config: JobConfig, inputs: Inputs) -> Iterator[str]:
     """Yield a note for each annotator that applies to no question of the job."""
+    if inputs.runs.is_empty():
+        # nothing to label: outputs of systems without their lists
+        return
     evidence = evidence_of(inputs)
     for name in dict.fromkeys([*filter(None, [config.auxiliary]), *config.annotators]):
         if inputs.queries.height and applicable_queries(name, evidence).is_empty():

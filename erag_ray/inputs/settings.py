@@ -27,7 +27,7 @@ SAME_READER = "auxiliary_reader: is the reader itself; name a cheaper one"
 
 def check_runs(config: JobConfig, diagnostics: Diagnostics) -> None:
     """Check that there are runs, with names that differ from those of the reference runs."""
-    if not config.runs:
+    if not config.runs and not config.outputs:
         diagnostics.error("no runs", "runs: no run is configured; add at least one file of ranked lists")
     for run_id in config.runs:
         if not run_id.strip():

@@ -15,6 +15,7 @@ from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.entries import ENTRY_COLUMNS
 from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.outputs import load_outputs
 from erag_ray.data.runs.texts import seconds_of
 from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.evidence import Inputs, applicability_notes
@@ -29,11 +30,12 @@ from erag_ray.inputs.settings import (
     fact_notes,
     scores_of,
 )
-from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold
+from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold, used_outputs
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.schemas import (
     CORPUS,
     FACTS,
+    GIVEN,
     GOLD,
     PROVENANCE,
     QUERIES,
@@ -42,8 +44,7 @@ from erag_ray.store.schemas import (
     SLICES,
     TableSchema,
 )
-from erag_ray.store.stages.folders import JOB_STAGES
-from erag_ray.store.stages.stage import Append, Stage, digests, ensure
+from erag_ray.store.stages.stage import JOB_STAGES, Append, Stage, digests, ensure
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say
@@ -53,7 +54,7 @@ DRY_RUN = "rehearsal"
 """The folder of a dry run inside ``out``."""
 EVIDENCE_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 """The input tables that labels depend on."""
-INPUT_TABLES = (*EVIDENCE_TABLES, RETRIEVAL_SECONDS)
+INPUT_TABLES = (*EVIDENCE_TABLES, RETRIEVAL_SECONDS, GIVEN)
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -69,6 +70,7 @@ INPUT_KEYS = (
     "corpora",
     "run_corpora",
     "runs",
+    "outputs",
     "trec_ties",
     "num_queries",
     "seed",
@@ -124,13 +126,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     Raises:
         InputError: all problems, including earlier ones in ``diagnostics``.
     """
-    loaded = _queries(config, diagnostics)
-    with stage_progress("loading runs", show=config.progress) as progress:
-        runs = progress.each(config.runs.items(), "runs")
-        lists = [load_run(name, path, diagnostics, ties=config.trec_ties) for name, path in runs]
-    entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *lists])
-    check_numbering(loaded.queries, entries, diagnostics)
-    loaded = sample_loaded(loaded, config.num_queries, config.seed)
+    loaded, entries, given = _load(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     # lists of pages stay complete, since repeats are removed later
     within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
@@ -156,6 +152,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         corpus=corpus,
         runs=ranked.join(loaded.queries, on="query_id", how="semi").filter(pl.col("rank") <= config.depth),
         gold=gold,
+        given=given,
         retrieval_seconds=seconds_of(needed),
         slices=loaded.slices,
         facts=loaded.facts,
@@ -176,7 +173,9 @@ def _check_job(
     if check_reader is None:
         return
     # the packages of models take seconds to import: not where the job ends anyhow
-    is_quick = (diagnostics.num_errors or not datasets) and ":" not in config.reader.kind
+    is_quick = (
+        (diagnostics.num_errors or not datasets) and ":" not in config.reader.kind and config.asks_reader
+    )
     with stage_progress("checking the reader", show=config.progress):
         problems = check_reader_names(config.reader) if is_quick else check_reader(config, datasets)
     diagnostics.error("the reader", *problems)
@@ -208,12 +207,28 @@ def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
             dataset=config.dataset,
             score=config.score,
             language=config.language,
-            is_chat=config.reader.is_chat,
+            is_chat=config.is_chat,
             triviaqa_questions=config.triviaqa_questions,
             qrels=config.qrels,
             filters=config.filters,
             slices=_paths(config),
         )
+
+
+def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame, pl.DataFrame]:
+    """Return the questions, the entries of all runs, and GIVEN."""
+    loaded = _queries(config, diagnostics)
+    with stage_progress("loading runs", show=config.progress) as progress:
+        entries = [
+            load_run(name, path, diagnostics, ties=config.trec_ties)
+            for name, path in progress.each(config.runs.items(), "runs")
+        ]
+    with stage_progress("loading outputs", show=config.progress and bool(config.outputs)):
+        given, brought = load_outputs(config.outputs, config.runs, config.depths, diagnostics)
+    lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries, brought])
+    check_numbering(loaded.queries, lists, diagnostics)
+    loaded = sample_loaded(loaded, config.num_queries, config.seed)
+    return loaded, lists, used_outputs(given, config.outputs, loaded.queries, lists, diagnostics)
 
 
 def _stage(config: JobConfig, make: Callable[[Append], Mapping[str, object]]) -> Stage:
@@ -248,6 +263,7 @@ def input_files(config: JobConfig) -> dict[str, str]:
         *config.passages,
         *itertools.chain.from_iterable(corpus.passages for corpus in config.corpora.values()),
         *config.runs.values(),
+        *config.outputs,
     ]
     return {path: file_stamp(path) for path in paths}
 

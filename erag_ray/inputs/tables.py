@@ -12,7 +12,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import numbering_fault
 from erag_ray.data.files.squad import page_keys
 from erag_ray.measures.scores import has_word, normalize_answer
-from erag_ray.store.schemas import GOLD
+from erag_ray.store.schemas import GIVEN, GOLD
 
 
 def check_inputs(
@@ -74,6 +74,39 @@ def check_numbering(queries: pl.DataFrame, entries: pl.DataFrame, diagnostics: D
     ):
         if fault := numbering_fault(question_ids, lists["query_id"].to_list()):
             diagnostics.error("runs with another numbering", f"run {name!r} {fault}")
+
+
+def used_outputs(
+    given: pl.DataFrame,
+    paths: Sequence[str],
+    queries: pl.DataFrame,
+    entries: pl.DataFrame,
+    diagnostics: Diagnostics,
+) -> pl.DataFrame:
+    """Return the rows of GIVEN that belong to the questions and lists of a job.
+
+    Args:
+        given: GIVEN, all that were loaded.
+        paths: their files.
+        queries: QUERIES of the evaluated sample.
+        entries: of all runs.
+        diagnostics: receives an error if no output is of one of the questions, and warnings about those not used.
+    """
+    used = given.join(queries, on="query_id", how="semi", maintain_order="left")
+    if paths and given.is_empty() and not diagnostics.num_errors:
+        diagnostics.error("no outputs", f"outputs: there is none in {', '.join(paths)}")
+    if given.height and queries.height and not used.height:
+        text = f"such as {given['query_id'][0]!r} against {queries['query_id'][0]!r}"
+        diagnostics.error("outputs without a question", f"outputs: none is of one of the questions ({text})")
+    others = given.join(queries, on="query_id", how="anti", maintain_order="left")["query_id"].unique()
+    diagnostics.warn_each("outputs: questions outside the sample, whose outputs are not used", others.sort())
+    of_lists = used.join(entries, on=["query_id", "doc_id"], how="semi", maintain_order="left")
+    unlisted = used.filter(run_id="").join(
+        of_lists, on=["query_id", "doc_id"], how="anti", maintain_order="left"
+    )
+    text = "outputs: documents that are in no list of their question, whose outputs are not used"
+    diagnostics.warn_each(text, unlisted.select(pl.format("{}: {}", "query_id", "doc_id")).to_series())
+    return used.join(unlisted, on=list(GIVEN.key), how="anti", maintain_order="left")
 
 
 def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:

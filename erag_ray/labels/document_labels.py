@@ -46,11 +46,6 @@ from erag_ray.support.progress import StageProgress, stage_progress
 def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Compute the labels of every annotator, sealed as LABELS, and the outputs behind them, as DOCUMENT_OUTPUTS.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        finished: the finished inference stage, with the requests of the annotators.
-
     Raises:
         InputError: an annotator returns no labels or invalid ones (NaN, a missing pair).
         JobError: a user's annotator raises, or a user's score raises for more outputs than ``max_error_fraction``
@@ -147,18 +142,14 @@ def label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
         InputError: it returns no labels or invalid ones (NaN, a missing pair).
     """
     try:
-        return _labels_of(name, evidence)
+        annotator = annotator_named(name)
+        if "reader" not in annotator.fills:
+            return as_frame(annotate(name, evidence))
+        kinds = [kind for kind in {spec.kind for spec in annotator.requests} if kind in evidence.values]
+        parts = (as_frame(annotate(name, part)) for part in _by_reader(evidence, kinds))
+        return pl.concat([as_frame(LABELS.empty()), *parts])
     except ValueError as error:
         raise InputError([f"annotators: {name}: {error}"]) from error
-
-
-def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
-    annotator = annotator_named(name)
-    if "reader" not in annotator.fills:
-        return as_frame(annotate(name, evidence))
-    kinds = [kind for kind in {spec.kind for spec in annotator.requests} if kind in evidence.values]
-    parts = (as_frame(annotate(name, part)) for part in _by_reader(evidence, kinds))
-    return pl.concat([as_frame(LABELS.empty()), *parts])
 
 
 def _by_reader(evidence: Evidence, kinds: Collection[Kind]) -> Iterator[Evidence]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from erag_ray.annotators import score_rows
 from erag_ray.config.job import JobConfig
+from erag_ray.inference.planning.given import given_notes, without_given
 from erag_ray.inference.planning.plan import end_to_end_lists
 from erag_ray.inference.stage import Finished
 from erag_ray.inputs.dependencies import end_to_end_settings
@@ -15,7 +17,7 @@ from erag_ray.inputs.evidence import Inputs
 from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import scores_of
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
-from erag_ray.measures.scores import Scoring, score_named, score_outputs
+from erag_ray.measures.scores import Scoring
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.store.fingerprints import frame_digests
 from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, RESPONSES, UTILITY, conform
@@ -24,20 +26,18 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
 from erag_ray.support.progress import stage_progress
 
+LIST = ["run_id", "query_id", "depth"]
+
 
 def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Score the answers to all lists, sealed as UTILITY; seal the answers and the lengths of their prompts.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        finished: the finished inference stage, with the requests for them.
 
     Raises:
         JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
     """
     store, lists = TableStore(config.out), end_to_end_lists(config, inputs)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
+    given = {"given": finished.plan.given} if config.outputs else {}
     outputs = finished.responses.select(*RESPONSES.key, "output", "num_prompt_tokens")
     with stage_progress("end-to-end scores", show=config.progress):
         stage = Stage(
@@ -46,7 +46,7 @@ def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> N
             settings=end_to_end_settings(config, inputs.datasets),
             sources=digests(store, [QUERIES]),
             inputs=frame_digests(
-                {"lists": lists, "requests": finished.requests, "outputs": outputs, **judged}
+                {"lists": lists, "requests": finished.requests, "outputs": outputs, **judged, **given}
             ),
             names=scores_of(inputs.queries),
             make=functools.partial(_make, config, inputs, finished, lists),
@@ -59,14 +59,19 @@ def _make(
     config: JobConfig, inputs: Inputs, finished: Finished, lists: pl.DataFrame, append: Append
 ) -> Mapping[str, object]:
     scoring = scoring_of(finished.judgements)
-    rows = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
+    given = finished.plan.given.filter(pl.col("run_id") != "")
+    to_request = without_given(lists, given, LIST)
+    answers = list_responses(to_request, finished.requests.filter(kind=ANSWER.name), finished.responses)
+    columns = [*LIST_OUTPUTS.columns.names, "num_prompt_tokens"]
+    both = pl.concat([answers.select(columns), given.select(columns)])
+    rows = lists.select(LIST).join(both, on=LIST, maintain_order="left")
     outputs = rows.select(LIST_OUTPUTS.columns.names)
     append(UTILITY, utility_of(outputs, inputs.queries, scoring))
     check_scores(scoring, config)
     append(LIST_OUTPUTS, outputs)
     append(LIST_TOKENS, rows.select(LIST_TOKENS.columns.names))
     notes = sample_notes(config, inputs.queries, inputs.runs)
-    return {"notes": [*notes, *score_notes(scoring, "outputs of lists")]}
+    return {"notes": [*given_notes(finished.plan.given), *notes, *score_notes(scoring, "outputs of lists")]}
 
 
 def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
@@ -95,25 +100,7 @@ def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Da
 
 
 def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
-    """Return UTILITY: the score, in 0..1, of each of the LIST_OUTPUTS; null for one without output.
-
-    Args:
-        outputs: LIST_OUTPUTS.
-        queries: QUERIES; their column score names the score of each row.
-        scoring: the judge's grades, and what happens to errors of user code; see `score_outputs`.
-
-    Raises:
-        ValueError: as in `score_outputs`.
-    """
-    joined = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
-    scored = pl.concat(_scored(part, scoring) for part in joined.partition_by("score", maintain_order=True))
-    table = scored.select(UTILITY.columns.names)
+    """Return UTILITY: the score, in 0..1, of each of the LIST_OUTPUTS; null for one without output (`score_rows`)."""
+    table = score_rows(outputs, queries, scoring).select(UTILITY.columns.names)
     conform(table, UTILITY)
     return table
-
-
-def _scored(part: pl.DataFrame, scoring: Scoring | None) -> pl.DataFrame:
-    """Add the column ``value`` to rows with the same score."""
-    score, query_ids = score_named(part["score"][0]), part["query_id"].to_list()
-    values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score, query_ids, scoring)
-    return part.with_columns(value=pl.Series(values, dtype=pl.Float64))

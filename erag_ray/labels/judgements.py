@@ -25,7 +25,7 @@ from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import JUDGEMENTS, RESPONSES
-from erag_ray.store.stages.folders import judge_stage
+from erag_ray.store.stages.stage import judge_stage
 from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
 
@@ -35,11 +35,6 @@ KEYS = list(RESPONSES.key)
 
 def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished:
     """Add the judge's verdicts on the outputs of a stage, with one request per distinct output.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        done: the finished inference stage.
 
     Raises:
         InputError: the judge cannot be found or loaded.
@@ -55,18 +50,18 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
     judged = outputs.join(texts, on=["query_id", "doc_ids"])
     values = [None if text is None else judgement(text) for text in judged["text"]]
     judgements = judged.select("query_id", "output", value=pl.Series(values, dtype=pl.String))
-    _describe(config, inputs, done, plan, judgements)
+    # only of outputs that are complete answers of the reader
+    if done.plan.answered is not None:
+        requests, lists = done.requests.filter(kind=ANSWER.name), done.plan.answered.lists
+        table = describe_judgements(
+            lists, requests, done.responses, inputs.queries, judgements, done.plan.given
+        )
+        TableStore("/".join([config.out.rstrip("/"), plan.stage])).write(table, JUDGEMENTS)
     return dataclasses.replace(done, judgements=judgements, costs=judge.costs)
 
 
 def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
-    """Yield an upper bound of the judge's requests before inference, as lines: one output per request.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        plan: plan of the inference stage.
-    """
+    """Yield an upper bound of the judge's requests before inference, as lines: one output per request."""
     if _judged(inputs).is_empty():
         return
     parts = [
@@ -96,7 +91,8 @@ def _outputs(done: Finished, inputs: Inputs) -> pl.DataFrame:
     answers = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS)
     values = done.values(inputs)
     parts = [values[ANSWER].select("query_id", output="value")] if ANSWER in values else []
-    return pl.concat([answers.select("query_id", "output"), *parts])
+    texts = (frame.select("query_id", "output") for frame in (answers, done.plan.given))
+    return pl.concat([*texts, *parts])
 
 
 def _pending_outputs(done: Finished) -> pl.DataFrame:
@@ -129,15 +125,3 @@ def _plan(config: JobConfig, inputs: Inputs, stage: str, outputs: pl.DataFrame) 
     lists = outputs.select(pl.lit(ANSWER_JUDGE.name).alias("kind"), "query_id", "doc_ids")
     shown = dataclasses.replace(inputs, corpus=corpus)
     return plan_lists(config, shown, judge_stage(stage), lists, [ANSWER_JUDGE])
-
-
-def _describe(
-    config: JobConfig, inputs: Inputs, done: Finished, plan: StagePlan, judgements: pl.DataFrame
-) -> None:
-    """Seal JUDGEMENTS, if the outputs are complete answers of the reader."""
-    if done.plan.answered is None:
-        return
-    requests = done.requests.filter(kind=ANSWER.name)
-    lists = done.plan.answered.lists
-    table = describe_judgements(lists, requests, done.responses, inputs.queries, judgements)
-    TableStore("/".join([config.out.rstrip("/"), plan.stage])).write(table, JUDGEMENTS)

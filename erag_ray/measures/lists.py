@@ -36,8 +36,8 @@ class Lists:
     """Labels of many ranked lists, all cut at one depth.
 
     Raises:
-        ValueError: shapes do not match; a label is not finite or is behind the end of its list; a base is negative,
-            not in descending order, or sums to less than its list.
+        ValueError: a label is not finite or is behind the end of its list; a base is negative, not in descending
+            order, or sums to less than its list.
     """
 
     labels: Floats
@@ -49,7 +49,6 @@ class Lists:
     (ideal="list") or of the union of all compared runs' lists (ideal="pool"). Negative labels count 0."""
 
     def __post_init__(self) -> None:
-        _check_shapes(self)
         if not np.isfinite(self.labels).all():
             raise ValueError("labels must be finite")
         if not (np.isfinite(self.ideal) & (self.ideal >= 0)).all():
@@ -79,17 +78,6 @@ class Lists:
         return int(self.labels.shape[1])
 
 
-def _check_shapes(lists: Lists) -> None:
-    labels, lengths, ideal = lists.labels, lists.lengths, lists.ideal
-    if labels.ndim != 2 or ideal.ndim != 2 or not lengths.shape == (len(labels),) == (len(ideal),):
-        raise ValueError(
-            "labels must be [num_lists, depth], lengths [num_lists] and ideal [num_lists, width]; "
-            f"got {labels.shape}, {lengths.shape} and {ideal.shape}"
-        )
-    if ((lengths < 0) | (lengths > lists.depth)).any():
-        raise ValueError(f"lengths must be 0..{lists.depth}")
-
-
 def pad(values: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Floats:
     """Return concatenated rows as [num_rows, width], each row cut at the width or padded with 0.
 
@@ -116,11 +104,8 @@ def list_ideal(labels: Floats, lengths: npt.ArrayLike | None = None) -> Lists:
     """
     matrix = np.asarray(labels, dtype=np.float64)
     sizes = np.full(len(matrix), matrix.shape[1]) if lengths is None else np.asarray(lengths)
-    return Lists(labels=matrix, lengths=sizes.astype(np.int64), ideal=_descending(matrix))
-
-
-def _descending(values: Floats) -> Floats:
-    return -np.sort(-np.maximum(values, 0.0), axis=1)
+    descending = -np.sort(-np.maximum(matrix, 0.0), axis=1)
+    return Lists(labels=matrix, lengths=sizes.astype(np.int64), ideal=descending)
 
 
 def precision(lists: Lists) -> Floats:
@@ -255,11 +240,6 @@ def compute_all(
 
 def check_measures(names: Collection[str], kind: Kind, threshold: float | None = None) -> None:
     """Check names and threshold as `compute` does, before any reader runs.
-
-    Args:
-        names: of the measures.
-        kind: the declared kind of the labels.
-        threshold: as in `compute_all`.
 
     Raises:
         ValueError: an unknown measure; a threshold that is not above 0, or above 1 on binary labels; graded labels

@@ -28,6 +28,7 @@ from erag_ray.analyses.parts.shapes import part_name
 from erag_ray.analyses.scope import scope_of
 from erag_ray.analyses.standing import Standing, standing
 from erag_ray.report.leaderboard import ranking
+from erag_ray.store.schemas import GIVEN
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +109,8 @@ def views_of(results: Results) -> list[View]:
 def title_of(results: Results) -> str:
     """Return the question that the report answers."""
     reader = results.reader
+    if reader.get("kind") == GIVEN.name:
+        return "Which system answers best?"
     words = ("the reader", reader.get("kind"), reader.get("model"))
     without = "" if reader.get("titles", True) else " without titles"
     return f"Which retriever serves {' '.join(str(word) for word in words if word)}{without} best?"

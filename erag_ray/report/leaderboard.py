@@ -64,7 +64,12 @@ def leaderboard(datasets: Sequence[DatasetVerdict], most: int = MAX_RUNS) -> Tab
     left_out = f"; the {most} best of {len(runs)} runs" if len(runs) > most else ""
     rows = tuple(
         (
-            *plain(shortened(dataset.dataset, MAX_NAME), dataset.num_queries, dataset.score, dataset.depth),
+            *plain(
+                shortened(dataset.dataset, MAX_NAME),
+                dataset.num_queries,
+                dataset.score,
+                dataset.depth or None,
+            ),
             *across({run.name: _value(run) for run in dataset.ranking}, [*shown, *references]),
         )
         for dataset in datasets
@@ -102,7 +107,8 @@ def _board(dataset: DatasetVerdict) -> dict[str, Any]:
     ends = [end for run in dataset.ranking for end in (run.mean, run.high) if end is not None]
     # the next tenth above all of them
     top = max(0.1, math.ceil(max(ends, default=1.0) * 10 - 1e-9) / 10)
-    about = [dataset.score, counted(dataset.depth, "document"), counted(dataset.num_queries, "question")]
+    documents = [counted(dataset.depth, "document")] if dataset.depth else []
+    about = [dataset.score, *documents, counted(dataset.num_queries, "question")]
     if len(runs) > MAX_DRAWN:
         about.append(f"the {MAX_DRAWN} best of {len(runs)} runs")
     references = [run for run in dataset.ranking if run.state == "reference" and run.mean is not None]

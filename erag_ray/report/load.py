@@ -13,8 +13,7 @@ from erag_ray.analyses.every import all_tables, every_analysis
 from erag_ray.analyses.means import MEANS
 from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import LABELS, OF_STAGES, QUERIES, UTILITY, TableSchema
-from erag_ray.store.stages.folders import EXPORT, JOB_STAGES
-from erag_ray.store.stages.stage import stale
+from erag_ray.store.stages.stage import EXPORT, JOB_STAGES, stale
 from erag_ray.store.tables import MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
 

@@ -13,14 +13,21 @@ import bm25s
 import numpy as np
 import polars as pl
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
-from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
+from erag_ray.retrieve.lists import FOUND_COLUMNS, QUERIES_PER_TASK, best, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
-from erag_ray.retrieve.shards import read_found, write_queries
-from erag_ray.store.arrays import open_array, write_array
+from erag_ray.retrieve.run import Indexed
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.store.sharded_tasks import (
+    Do,
+    Tasks,
+    open_array,
+    part,
+    read_frame,
+    undone,
+    write_array,
+    write_frame,
+)
 
 MARGIN = 10
 # as words they take several times the memory of their text; far fewer, and the same words are stemmed again and again
@@ -31,10 +38,8 @@ ARRAYS = ("data", "indices", "indptr")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bm25:
+class Bm25(Indexed):
     """BM25 by `bm25s`, with Pyserini's k1 and b by default."""
-
-    config: RetrieverConfig
 
     def __post_init__(self) -> None:
         analyser_named(self.config.analyser)
@@ -69,21 +74,27 @@ class Bm25:
         write_frame(pl.DataFrame({"word": list(numbers)}, schema={"word": pl.String}), index, "words.parquet")
         write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
 
-    def search(
-        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
-    ) -> pl.DataFrame:
+    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
         """The lists of QUERIES; one that matches nothing has no row."""
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
         analysed = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
-        num_slices = write_queries(analysed, work)
-        settings = {"index": index.address, "work": work.address, "depth": depth}
+        slices = list(analysed.iter_slices(QUERIES_PER_TASK))
+        for number, rows in enumerate(slices):
+            write_frame(rows, work, "queries", f"{part(number)}.parquet")
         doc_ids = read_frame(index, "documents.parquet")["doc_id"]
         is_compiled = queries.height * len(doc_ids) >= COMPILED_FROM
-        settings |= {"num_docs": len(doc_ids), "method": self.config.method, "is_compiled": is_compiled}
-        todo = undone(work, "found", ".parquet", num_slices)
+        settings = {
+            "index": index.address,
+            "work": work.address,
+            "depth": depth,
+            "num_docs": len(doc_ids),
+            "method": self.config.method,
+            "is_compiled": is_compiled,
+        }
+        todo = undone(work, "found", ".parquet", len(slices))
         do(Tasks(worker=SearchWords, settings=settings, numbers=todo, noun="searches"))
-        return ranked(read_found(work, num_slices), queries["query_id"], doc_ids, depth)
+        return ranked(read_found(work, len(slices)), queries["query_id"], doc_ids, depth)
 
 
 class SearchWords:

@@ -1,4 +1,4 @@
-"""Ranked lists from scores, with one rule for ties and depth for all retrievers."""
+"""Ranked lists from the candidates of tasks, with one rule for ties and depth for all retrievers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from erag_ray.store.folder import Folder
+from erag_ray.store.sharded_tasks import part, read_frame
+
+# sizes of the tasks
+QUERIES_PER_TASK = 2048
+TEXTS_PER_PART = 4096
+PAIRS_PER_PART = 16_384
 LIST_COLUMNS = pl.Schema(
     {"query_id": pl.String(), "rank": pl.Int32(), "doc_id": pl.String(), "score": pl.Float64()}
 )
 """RUNS without run_id."""
 FOUND_COLUMNS = pl.Schema({"query": pl.UInt32(), "place": pl.UInt32(), "score": pl.Float64()})
 """Candidates: the number of the query and the document's position in its index, both from 0."""
+
+
+def read_found(work: Folder, count: int) -> pl.DataFrame:
+    """Return the candidates of all ``count`` tasks."""
+    parts = (read_frame(work, "found", f"{part(number)}.parquet") for number in range(count))
+    return pl.concat([pl.DataFrame(schema=FOUND_COLUMNS), *parts])
 
 
 def ranked(hits: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth: int) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""One run of a retrieval job: its files, its inputs, and how it and its index are computed and sealed."""
+"""One run of a retrieval job: its files and its seal; and `Retriever`, by which its lists are computed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.config.retrieval import RetrieveConfig
-from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.data.runs.entries import as_entries
 from erag_ray.data.runs.orders import BY_RANK, rising_fault
-from erag_ray.data.runs.texts import with_texts
-from erag_ray.retrieve.lists import LIST_COLUMNS
-from erag_ray.retrieve.shards import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
+from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
 from erag_ray.store.fingerprints import fingerprint, provenance_of_code
 from erag_ray.store.folder import Folder, as_frame
 from erag_ray.store.schemas import RUNS, conform
@@ -78,67 +75,103 @@ class Sources:
     corpus: pl.DataFrame
 
 
-class Run(abc.ABC):
-    """One run of the job; a subclass for each kind of retriever.
+class Index(Protocol):
+    """A searchable index in memory."""
+
+    def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
+        """Return RUNS without run_id, in the order of QUERIES; a query without matches has no row.
+
+        A column ``seconds``, if there is one, is the latency of the query: the same in all rows of a list.
+        """
+
+
+class Searcher(Protocol):
+    """Protocol of outside code with an index in memory, given as a class or an instance."""
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """All that the lists depend on, except questions and passages."""
+
+    def index(self, corpus: pl.DataFrame) -> Index:
+        """Index the passages of CORPUS."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Retriever(abc.ABC):
+    """One way to rank passages, as a config names it."""
+
+    name: str
+    config: RetrieverConfig
+    brings_texts: ClassVar = False
+    """Whether its lists have the texts of their documents, so that neither it nor what uses them needs passages."""
+
+    @property
+    @abc.abstractmethod
+    def settings(self) -> Mapping[str, object]:
+        """All that the lists depend on, except questions and passages."""
+
+    def needs_passages(self, run: Run) -> bool:
+        """Return whether the run needs texts of passages."""
+        return False
+
+    def prepare(self, run: Run, sources: Sources, do: Do) -> None:  # noqa: B027 (most have nothing to prepare)
+        """Build what several runs can use, such as an index, unless it exists."""
+
+    @abc.abstractmethod
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Return RUNS without run_id; a query without matches has no row."""
+
+
+class Run:
+    """One run of the job.
 
     Args:
-        config: the job.
-        name: of the run.
+        job: its config.
         retriever: from `retrieve.make_retriever`.
-        others: the runs that it uses, by name.
+        others: the runs that the retriever uses, by name.
         stamps: "queries" and "passages" -> file -> its stamp (`store.fingerprints.file_stamp`).
     """
 
     def __init__(
         self,
-        config: RetrieveConfig,
-        name: str,
-        retriever: Any,
+        job: RetrieveConfig,
+        retriever: Retriever,
         others: Mapping[str, Run],
         stamps: Mapping[str, Mapping[str, str]],
     ) -> None:
-        self.name = name
+        self.name = retriever.name
         self.retriever = retriever
-        self.config = config.retrievers[name]
         self.others = others
-        self.job = config
+        self.job = job
         self.stamps = stamps
-        self._tables = TableStore(config.out)
-        self._work = Folder("/".join([config.out.rstrip("/"), "work", name]))
-        self.settings = {"kind": self.config.kind, **retriever.settings}
-        query_settings = {key: getattr(config, key) for key in (*QUERY_KEYS, "depth")}
+        out = job.out.rstrip("/")
+        self.index = Folder(f"{out}/indexes/{self.name}")
+        self.work = Folder(f"{out}/work/{self.name}")
+        self.tables = TableStore(job.out)
+        self.settings = {"kind": retriever.config.kind, **retriever.settings}
+        query_settings = {key: getattr(job, key) for key in (*QUERY_KEYS, "depth")}
         of = {other.name: other.made_from["config"] for other in others.values()}
         # sizes of the tasks: an interrupted run resumes only with the same
-        self.cut = [config.search.passages_per_shard, QUERIES_PER_TASK, TEXTS_PER_PART, PAIRS_PER_PART]
+        self.cut = [job.search.passages_per_shard, QUERIES_PER_TASK, TEXTS_PER_PART, PAIRS_PER_PART]
         self.made_from: dict[str, Any] = {
             "config": {**query_settings, **self.settings, "of": of},
-            "inputs": {**stamps["queries"], **stamps["passages"]},
+            "inputs": {**stamps["queries"], **({} if retriever.brings_texts else stamps["passages"])},
         }
-        self.sample = None if config.num_queries is None else [config.num_queries, config.seed]
-
-    brings_texts: ClassVar = False
-    """Whether its lists hold the texts of their documents, so that what uses them needs no passages."""
-
-    @abc.abstractmethod
-    def needs_passages(self) -> bool:
-        """Return whether the run needs texts of passages."""
-
-    def prepare(self, sources: Sources, do: Do) -> None:  # noqa: B027 (most have nothing to prepare)
-        """Build what several runs can use, such as an index, unless it exists."""
-
-    @abc.abstractmethod
-    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Compute RUNS without run_id."""
+        self.sample = None if job.num_queries is None else [job.num_queries, job.seed]
 
     def read(self, queries: pl.DataFrame) -> pl.DataFrame:
         """Return the documents of the sealed run for these questions; the run may have others too."""
-        lists = as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet"))
+        lists = as_frame(self.tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet"))
         entries = as_entries(lists.filter(pl.col("rank") > 0), self.name)
         return entries.join(queries, on="query_id", how="semi", maintain_order="left")
 
+    def lists(self, queries: pl.DataFrame) -> pl.DataFrame:
+        """Return what `read` does, as `Retriever.lists` has it."""
+        return self.read(queries).select(LIST_COLUMNS.names())
+
     def sealed(self) -> MadeRun | None:
         """Return the sealed run if it has the same inputs and settings and covers the questions, else None."""
-        manifest = whole_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
+        manifest = whole_manifest(self.tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
         if manifest is None:
             return None
         made_from = {key: manifest.get(key) for key in self.made_from}
@@ -154,7 +187,7 @@ class Run(abc.ABC):
 
     def _is_whole(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the file is unchanged since it was sealed."""
-        folder, name = self._tables.folder, f"{self.name}.parquet"
+        folder, name = self.tables.folder, f"{self.name}.parquet"
         if not folder.exists(RUNS.name, name):
             return False
         return hashlib.sha256(folder.read_bytes(RUNS.name, name)).hexdigest() == manifest.get("sha256")
@@ -162,13 +195,13 @@ class Run(abc.ABC):
     def make(self, sources: Sources, do: Do) -> MadeRun:
         """Build the index if needed, search, write and seal."""
         start = time.monotonic()
-        self.prepare(sources, do)
+        self.retriever.prepare(self, sources, do)
         prepared = time.monotonic()
-        claim_folder(self._work, {**self.made_from, "sample": self.sample, "cut": self.cut})
-        lists = self.lists(sources, self._work, do).with_columns(run_id=pl.lit(self.name))
+        claim_folder(self.work, {**self.made_from, "sample": self.sample, "cut": self.cut})
+        lists = self.retriever.lists(self, sources, do).with_columns(run_id=pl.lit(self.name))
         searched = time.monotonic()
         manifest = self._seal(lists, sources.queries.height)
-        self._tables.folder.delete_folder("work", self.name)
+        self.tables.folder.delete_folder("work", self.name)
         return dataclasses.replace(
             self._described(manifest),
             indexing_seconds=prepared - start,
@@ -176,7 +209,7 @@ class Run(abc.ABC):
         )
 
     def _seal(self, lists: pl.DataFrame, num_queries: int) -> dict[str, Any]:
-        folder = self._tables.folder
+        folder = self.tables.folder
         folder.delete(RUNS.name, f"{self.name}.json")
         digest = folder.write_parquet(_with_brought(lists), RUNS.name, f"{self.name}.parquet")
         lists = lists.filter(pl.col("rank") > 0)
@@ -190,140 +223,99 @@ class Run(abc.ABC):
             **self.made_from,
             **provenance_of_code(),
         }
-        self._tables.write_manifest(manifest, RUNS.name, name=f"{self.name}.json")
+        self.tables.write_manifest(manifest, RUNS.name, name=f"{self.name}.json")
         return manifest
 
     def _described(self, manifest: Mapping[str, Any]) -> MadeRun:
-        return MadeRun(
-            run_id=self.name,
-            path=self.job.run(self.name),
-            num_queries=manifest["num_queries"],
-            num_without_list=manifest["num_without_list"],
-            num_rows=manifest["num_rows"],
-            sha256=manifest["sha256"],
-        )
+        return MadeRun(path=self.job.run(self.name), **{key: manifest[key] for key in RUN_FORM})
 
 
-class IndexedRun(Run):
-    """A run by an index on disk, which is reused for other questions."""
+class Indexed(Retriever):
+    """A retriever with an index on disk, which is reused for other questions."""
 
-    @property
-    def index(self) -> Folder:
-        """The folder of the index."""
-        return Folder("/".join([self.job.out.rstrip("/"), "indexes", self.name]))
+    @abc.abstractmethod
+    def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
+        """Write the index of CORPUS."""
 
-    @property
-    def _index_made_from(self) -> dict[str, Any]:
-        return {
-            "config": {**self.settings, "cut": TEXTS_PER_PART},
-            "inputs": dict(self.stamps["passages"]),
-        }
+    @abc.abstractmethod
+    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
+        """Return RUNS without run_id; a query without matches has no row. ``work`` is for intermediate files."""
 
-    def needs_passages(self) -> bool:
+    def needs_passages(self, run: Run) -> bool:
         """Return whether the index is missing."""
-        return not self._has_index()
+        return not (run.index.exists(SEAL) and is_made_from(run.index, _index_made_from(run)))
 
-    def prepare(self, sources: Sources, do: Do) -> None:
+    def prepare(self, run: Run, sources: Sources, do: Do) -> None:
         """Build the index, unless it exists."""
-        if self._has_index():
+        if not self.needs_passages(run):
             return
-        claim_folder(self.index, self._index_made_from)
-        with stage_progress(f"indexing by {self.name}", show=self.job.progress):
-            self.retriever.build(sources.corpus, self.index, do)
-        manifest = {**self._index_made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
-        self._tables.write_manifest(manifest, "indexes", self.name)
+        made_from = _index_made_from(run)
+        claim_folder(run.index, made_from)
+        with stage_progress(f"indexing by {self.name}", show=run.job.progress):
+            self.build(sources.corpus, run.index, do)
+        manifest = {**made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
+        run.tables.write_manifest(manifest, "indexes", self.name)
 
-    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Search the index."""
-        results: pl.DataFrame = self.retriever.search(
-            self.index, sources.queries, work, self.job.depth, self.job.search.passages_per_shard, do
-        )
-        return results
-
-    def _has_index(self) -> bool:
-        return self.index.exists(SEAL) and is_made_from(self.index, self._index_made_from)
+        return self.search(run.index, sources.queries, run.work, run.job.depth, do)
 
 
-class InMemoryRun(Run):
-    """A run by an index in memory."""
+def _index_made_from(run: Run) -> dict[str, Any]:
+    return {"config": {**run.settings, "cut": TEXTS_PER_PART}, "inputs": dict(run.stamps["passages"])}
 
-    def needs_passages(self) -> bool:
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InMemory(Retriever):
+    """A retriever with an index in memory.
+
+    Attributes:
+        code: the `Searcher`, which may be code of the user's own.
+    """
+
+    code: Searcher
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Settings of the code."""
+        return self.code.settings
+
+    def needs_passages(self, run: Run) -> bool:
         """Return True."""
         return True
 
-    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Index the passages and search, batch by batch."""
-        with running(f"retrievers.{self.name}", self.retriever):
-            index = self.retriever.index(sources.corpus)
+        name, depth = f"retrievers.{self.name}", run.job.depth
+        with running(name, self.code):
+            index = self.code.index(sources.corpus)
         doc_ids = sources.corpus.select("doc_id")
         parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
         with counted(
-            f"questions by {self.name}", sources.queries.height, show=self.job.progress
+            f"questions by {self.name}", sources.queries.height, show=run.job.progress
         ) as on_progress:
             for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
-                with running(f"retrievers.{self.name}", self.retriever):
-                    parts.append(self._checked(index.search(batch, self.job.depth), doc_ids))
+                with running(name, self.code):
+                    parts.append(_checked(index.search(batch, depth), doc_ids, depth, self.name))
                 done += batch.height
                 on_progress(done)
         lists = pl.concat(parts, how="diagonal")
         if fault := rising_fault(lists):
-            raise InputError([f"retrievers.{self.name}: {fault.text}. {BY_RANK}"])
+            raise InputError([f"{name}: {fault.text}. {BY_RANK}"])
         return lists
 
-    def _checked(self, lists: pl.DataFrame, doc_ids: pl.DataFrame) -> pl.DataFrame:
-        """Check the lists of code that may be from outside, and cut them to the depth."""
-        unknown = lists.join(doc_ids, on="doc_id", how="anti")
-        if unknown.height:
-            text = f"retrievers.{self.name}: returns documents that are not in the passages, such as"
-            raise InputError([f"{text} {unknown['doc_id'][0]!r} for query {unknown['query_id'][0]!r}"])
-        cut = lists.filter(pl.col("rank") <= self.job.depth).cast({"rank": pl.Int32, "score": pl.Float64})
-        timed = {"seconds": pl.Float64()} if "seconds" in lists.columns else {}
-        cut = cut.match_to_schema(pl.Schema({**LIST_COLUMNS, **timed}))
-        conform(cut.select(*LIST_COLUMNS.names(), run_id=pl.lit(self.name)), RUNS)
-        return cut
 
-
-class FusedRun(Run):
-    """A fusion of other runs."""
-
-    def needs_passages(self) -> bool:
-        """Return False."""
-        return False
-
-    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Fuse the runs."""
-        fused: pl.DataFrame = self.retriever.fuse(
-            [self.others[name].read(sources.queries).select(LIST_COLUMNS.names()) for name in self.config.of],
-            self.job.depth,
-        )
-        return fused
-
-
-class RerankedRun(Run):
-    """A reranking of another run."""
-
-    def needs_passages(self) -> bool:
-        """Return True for a cross-encoder, or if the dense index is missing."""
-        if self.config.by is None:
-            return not self.others[self.config.of[0]].brings_texts
-        return self.others[self.config.by].needs_passages()
-
-    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Rerank the candidates."""
-        deepest = self.config.candidates or self.job.depth
-        entries = self.others[self.config.of[0]].read(sources.queries).filter(pl.col("rank") <= deepest)
-        lists, depth = entries.select(LIST_COLUMNS.names()), self.job.depth
-        if self.config.by is None:
-            diagnostics = Diagnostics()
-            corpus = with_texts(sources.corpus, entries, diagnostics)
-            diagnostics.raise_errors()
-            scored: pl.DataFrame = self.retriever.rerank(lists, sources.queries, corpus, work, depth, do)
-            return scored
-        dense = self.others[self.config.by]
-        assert isinstance(dense, IndexedRun)
-        dense.prepare(sources, do)
-        scored = self.retriever.rerank(dense.retriever, dense.index, lists, sources.queries, work, depth, do)
-        return scored
+def _checked(lists: pl.DataFrame, doc_ids: pl.DataFrame, depth: int, name: str) -> pl.DataFrame:
+    """Check the lists of code that may be from outside, and cut them to the depth."""
+    unknown = lists.join(doc_ids, on="doc_id", how="anti")
+    if unknown.height:
+        text = f"retrievers.{name}: returns documents that are not in the passages, such as"
+        raise InputError([f"{text} {unknown['doc_id'][0]!r} for query {unknown['query_id'][0]!r}"])
+    cut = lists.filter(pl.col("rank") <= depth).cast({"rank": pl.Int32, "score": pl.Float64})
+    timed = {"seconds": pl.Float64()} if "seconds" in lists.columns else {}
+    cut = cut.match_to_schema(pl.Schema({**LIST_COLUMNS, **timed}))
+    conform(cut.select(*LIST_COLUMNS.names(), run_id=pl.lit(name)), RUNS)
+    return cut
 
 
 def _with_brought(lists: pl.DataFrame) -> pa.Table:

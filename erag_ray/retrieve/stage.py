@@ -18,9 +18,8 @@ from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
 from erag_ray.data.passages.splitters import splitter_named
 from erag_ray.inputs.settings import attempt, check_writable
 from erag_ray.inputs.stage import ReaderCheck, check_settings
-from erag_ray.retrieve import INDEXED, OUTSIDE, make_retriever
-from erag_ray.retrieve.outside.runs import OutsideRun
-from erag_ray.retrieve.run import FusedRun, IndexedRun, InMemoryRun, MadeRun, RerankedRun, Run, Sources
+from erag_ray.retrieve import make_retriever
+from erag_ray.retrieve.run import MadeRun, Run, Sources
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import Do, Tasks, do_tasks
@@ -64,30 +63,18 @@ def _retrieve(
     }
     runs: dict[str, Run] = {}
     for name, retriever in retrievers.items():
-        settings = config.retrievers[name]
-        others = {other: runs[other] for other in settings.others if other in runs}
-        runs[name] = _run_class(settings.kind)(config, name, retriever, others, stamps)
-    # load the passages only if a run needs them
+        others = {other: runs[other] for other in retriever.config.others if other in runs}
+        runs[name] = Run(config, retriever, others, stamps)
+    # load the passages only if a run needs them, or to name their problems next to others
     existing = {name: run.sealed() for name, run in runs.items()}
     missing = [run for name, run in runs.items() if existing[name] is None]
-    needed = not runs or any(run.needs_passages() for run in missing)
+    needed = bool(diagnostics.errors) or any(run.retriever.needs_passages(run) for run in missing)
     with stage_progress("loading passages", show=config.progress):
         corpus = load_passages(passages, diagnostics) if needed else pl.DataFrame(schema=CORPUS_COLUMNS)
     diagnostics.raise_errors()
     say(*diagnostics.warnings)
     sources = Sources(queries=loaded.queries, corpus=corpus)
     return [existing[name] or run.make(sources, do) for name, run in runs.items()]
-
-
-def _run_class(kind: str) -> type[Run]:
-    """Return the class of run for a kind of retriever; code of the user's own works in memory."""
-    classes: dict[str, type[Run]] = {
-        **dict.fromkeys(INDEXED, IndexedRun),
-        **dict.fromkeys(OUTSIDE, OutsideRun),
-        "rrf": FusedRun,
-        "rerank": RerankedRun,
-    }
-    return classes.get(kind, InMemoryRun)
 
 
 def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:

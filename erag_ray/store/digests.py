@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Iterator
 
 import filelock
 
@@ -55,7 +54,11 @@ def cached_digest(path: str | os.PathLike[str]) -> str:
     if folder is None or file.stat().st_size < LARGE:
         return file_digest(file)
     entry = folder / f"{hashlib.sha256(str(file).encode()).hexdigest()[:32]}.json"
-    with _locked(entry):
+    with contextlib.ExitStack() as stack:
+        # without a lock if the folder cannot be written or locked, or the other process takes very long
+        with contextlib.suppress(OSError, NotImplementedError, filelock.Timeout):
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(filelock.FileLock(entry.with_suffix(".lock"), timeout=LOCK_SECONDS))
         stamp = _stamp(file)
         digest = _cached(entry, stamp)
         if digest is None:
@@ -74,17 +77,6 @@ def _stamp(file: pathlib.Path) -> dict[str, int | str]:
         "modified_ns": status.st_mtime_ns,
         "changed_ns": status.st_ctime_ns,
     }
-
-
-@contextlib.contextmanager
-def _locked(entry: pathlib.Path) -> Iterator[None]:
-    lock = filelock.FileLock(entry.with_suffix(".lock"), timeout=LOCK_SECONDS)
-    with contextlib.ExitStack() as stack:
-        # go on without a lock if the folder cannot be written or locked, or the other process takes very long
-        with contextlib.suppress(OSError, NotImplementedError, filelock.Timeout):
-            entry.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(lock)
-        yield
 
 
 def _cached(entry: pathlib.Path, stamp: dict[str, int | str]) -> str | None:

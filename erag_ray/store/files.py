@@ -1,4 +1,7 @@
-"""Reading of single files by a local path or a URI (``s3://``, ``gs://``, ...): as bytes, or as Parquet."""
+"""Reading of single files by a local path or a URI (``s3://``, ``gs://``, ...): as bytes, or as Parquet.
+
+A file that does not exist or cannot be reached is an OSError.
+"""
 
 from __future__ import annotations
 
@@ -24,30 +27,16 @@ ROW = "row"
 
 
 def open_file(path: str) -> IO[bytes]:
-    """Open a file for reading bytes.
-
-    Raises:
-        OSError: it does not exist or cannot be reached.
-    """
+    """Open a file for reading bytes."""
     return io.BufferedReader(_remote(path), BUFFER_BYTES) if is_uri(path) else open(path, "rb")
 
 
 def start_of(path: str, num_bytes: int) -> bytes:
-    """Return the first bytes of a file.
-
-    Raises:
-        OSError: it does not exist or cannot be reached.
-    """
     with _remote(path) if is_uri(path) else open(path, "rb") as stream:
         return bytes(stream.read(num_bytes))
 
 
 def size_of(path: str) -> int:
-    """Return the size of a file in bytes.
-
-    Raises:
-        OSError: it does not exist or cannot be reached.
-    """
     if not is_uri(path):
         return os.path.getsize(path)
     with _remote(path) as file:
@@ -70,7 +59,6 @@ def scan_file(path: str) -> pl.LazyFrame:
     """Scan a Parquet file lazily and add (or replace) the column ``row``, from 1.
 
     Raises:
-        OSError: it does not exist or cannot be reached.
         polars.exceptions.PolarsError: it is not Parquet.
     """
     if is_uri(path):

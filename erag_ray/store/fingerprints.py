@@ -101,7 +101,7 @@ def _stamp(folder: Folder) -> str:
         return _stamp_of(info)
     if info.type == pafs.FileType.NotFound:
         return NOT_LOCAL
-    stamps = {file.base_name: _stamp_of(file) for file in folder.files()}
+    stamps = {file.base_name: _stamp_of(file) for file in folder.infos() if file.is_file}
     if "manifest.json" in stamps:
         return stamps["manifest.json"]
     return f"{len(stamps)} files, {fingerprint(list(stamps.items()))}"

@@ -115,27 +115,21 @@ class Folder:
 
     def names(self, *below: str, suffix: str = "") -> list[str]:
         """Return the sorted names of the files directly in a folder; none if it does not exist."""
-        if not self.is_local:
-            return [info.base_name for info in self.files(*below) if info.base_name.endswith(suffix)]
-        # Arrow raises for a name that is not UTF-8
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.at(*below)) as entries:
-            return sorted(entry.name for entry in entries if entry.name.endswith(suffix) and entry.is_file())
-        return []
+        return [name for name in self.entries(*below, files_only=True) if name.endswith(suffix)]
 
-    def files(self, *below: str) -> list[pafs.FileInfo]:
-        """Return the files directly in a folder with sizes and times, sorted by name; none if it does not exist."""
-        selector = pafs.FileSelector(self.at(*below), allow_not_found=True)
-        infos = self.filesystem.get_file_info(selector)
-        return sorted((info for info in infos if info.is_file), key=lambda info: info.base_name)
-
-    def entries(self, *below: str) -> list[str]:
+    def entries(self, *below: str, files_only: bool = False) -> list[str]:
         """Return the sorted names of the files and folders directly in a folder; none if it does not exist."""
         if not self.is_local:
-            selector = pafs.FileSelector(self.at(*below), allow_not_found=True)
-            return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
-        with contextlib.suppress(FileNotFoundError):
-            return sorted(os.listdir(self.at(*below)))
+            return [info.base_name for info in self.infos(*below) if info.is_file or not files_only]
+        # Arrow raises for a name that is not UTF-8
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.at(*below)) as entries:
+            return sorted(entry.name for entry in entries if not files_only or entry.is_file())
         return []
+
+    def infos(self, *below: str) -> list[pafs.FileInfo]:
+        """Return what is directly in a folder with sizes and times, sorted by name; none if it does not exist."""
+        selector = pafs.FileSelector(self.at(*below), allow_not_found=True)
+        return sorted(self.filesystem.get_file_info(selector), key=lambda info: info.base_name)
 
     def exists(self, *names: str) -> bool:
         return self.has(self.at(*names))

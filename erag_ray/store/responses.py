@@ -141,8 +141,7 @@ class ResponseStore:
         job only (`schemas.ERROR_KINDS`) come after all others, the last file by name first: the last job's.
         """
         wanted = keys.select(KEY_COLUMNS).unique()
-        tables = list(self._tables_of(self._names_with(wanted), None))
-        rows = _frame_of(tables, None).with_columns(_device_column(tables))
+        rows = self._of_files(self._names_with(wanted), [*RESPONSES.columns.names, "device"])
         rows = rows.join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
         kind = pl.col("error_kind")
         is_of_job = kind.is_not_null() & ~kind.is_in(FINAL)
@@ -162,24 +161,22 @@ class ResponseStore:
         hit = set(hits["name"].unique())
         return [name for name in names if name in hit]
 
-    def _of_files(self, names: Iterable[str], columns: list[str] | None) -> pl.DataFrame:
-        return _frame_of(self._tables_of(names, columns), columns)
-
-    def _tables_of(self, names: Iterable[str], columns: list[str] | None) -> Iterator[pa.Table]:
+    def _of_files(self, names: Iterable[str], columns: list[str]) -> pl.DataFrame:
+        """Read columns of RESPONSES, and device (what made a row; null if unknown); set unreadable files aside."""
+        schema = pa.schema([field for field in RESPONSES.columns if field.name in columns])
+        tables, devices = [schema.empty_table()], [pl.Series([], dtype=pl.Categorical)]
         for name in names:
             try:
-                yield self._table(name, columns)
+                table = self.folder.read_parquet(name, columns=schema.names)
+                tables.append(table.select(schema.names).cast(schema))
             except UNREADABLE as error:
                 self._set_aside(name, error)
-
-    def _table(self, name: str, columns: list[str] | None) -> pa.Table:
-        """Read a file of RESPONSES.
-
-        Raises:
-            KeyError, ValueError, ArrowException: it is not one.
-        """
-        table = self.folder.read_parquet(name, columns=columns)
-        return table.select(_schema_of(columns).names).cast(_schema_of(columns, table.schema.metadata))
+                continue
+            device = (table.schema.metadata or {}).get(DEVICE)
+            text = device and device.decode()
+            devices.append(pl.repeat(text, table.num_rows, dtype=pl.Categorical, eager=True))
+        frame = as_frame(pa.concat_tables(tables))
+        return frame.with_columns(device=pl.concat(devices)).select(columns)
 
     def repair(self) -> list[str]:
         """Remove unfinished files of jobs that are gone and set unreadable files aside.
@@ -187,7 +184,13 @@ class ResponseStore:
         Returns:
             One line for each thing done; their responses will simply be asked again.
         """
-        return [*self.clean(), *self._set_torn_aside()]
+        lines = self.clean()
+        for name in self.folder.names(suffix=".parquet"):
+            try:
+                self._footer(name).schema.to_arrow_schema().empty_table().select(RESPONSES.columns.names)
+            except UNREADABLE as error:
+                lines += self._set_aside(name, error)
+        return lines
 
     @contextlib.contextmanager
     def lease(self, job: str) -> Iterator[None]:
@@ -226,13 +229,6 @@ class ResponseStore:
             self.folder.prune(*below)
         self.folder.prune(NOTES)
 
-    def _set_torn_aside(self) -> Iterable[str]:
-        for name in self.folder.names(suffix=".parquet"):
-            try:
-                self._footer(name).schema.to_arrow_schema().empty_table().select(RESPONSES.columns.names)
-            except UNREADABLE as error:
-                yield from self._set_aside(name, error)
-
     def _set_aside(self, name: str, error: Exception) -> list[str]:
         """Set an unreadable file aside, which another job may have done; one line about it.
 
@@ -250,22 +246,3 @@ class ResponseStore:
     def is_leased(self, job: str) -> bool:
         """Whether a job that may still write here has shown life within `LEASE_SECONDS`."""
         return is_leased(self.folder, job)
-
-
-def _schema_of(columns: list[str] | None, metadata: Mapping[bytes, bytes] | None = None) -> pa.Schema:
-    names = columns or RESPONSES.columns.names
-    return pa.schema([RESPONSES.columns.field(name) for name in names], metadata)
-
-
-def _frame_of(tables: Iterable[pa.Table], columns: list[str] | None) -> pl.DataFrame:
-    return as_frame(pa.concat_tables([_schema_of(columns).empty_table(), *tables]))
-
-
-def _device_column(tables: Iterable[pa.Table]) -> pl.Series:
-    """The device that made each row of tables; null where a table's metadata name none."""
-    devices = [((table.schema.metadata or {}).get(DEVICE), table.num_rows) for table in tables]
-    parts = [
-        pl.repeat(device and device.decode(), count, dtype=pl.Categorical, eager=True)
-        for device, count in devices
-    ]
-    return pl.concat([pl.Series([], dtype=pl.Categorical), *parts]).alias("device")

@@ -13,9 +13,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from erag_ray.support.errors import InputError as InputError
-from erag_ray.support.errors import JobError as JobError
-
 STRING = pa.large_string()
 STRINGS = pa.large_list(STRING)
 ROWS = pa.large_list(pa.int32())
@@ -103,6 +100,10 @@ RETRIEVAL_SECONDS = table_schema("retrieval_seconds", "run_id* query_id* seconds
 """Latency of the retrieval of each list; no row where it is unknown."""
 GOLD = table_schema("gold", "query_id* rank* doc_id")
 """The list of gold passages that a reader gets: only passages that have a text."""
+GIVEN = table_schema("given", "query_id* run_id* depth* doc_id* output? num_prompt_tokens num_output_tokens")
+"""Outputs that exist: of a run with the first ``depth`` documents of its list (0: the list is not known), or, where
+``run_id`` is "", with the one document ``doc_id``. A null output is missing; a number of tokens that is not known
+is 0."""
 REQUESTS = table_schema("requests", "kind* query_id* doc_ids* model reader question_key passages_key")
 """All requests, by kind; several rows may share a key. ``reader`` is the one whose labels use the responses."""
 PENDING = table_schema("pending", "question_key* passages_key* form question titles texts answers")
@@ -155,32 +156,8 @@ COSTS = table_schema(
     "num_cached_prompt_tokens price? seconds device_seconds peak_memory_bytes",
 )
 
-TABLES = {
-    table.name: table
-    for table in (
-        QUERIES,
-        PROVENANCE,
-        CORPUS,
-        RUNS,
-        RETRIEVAL_SECONDS,
-        GOLD,
-        REQUESTS,
-        PENDING,
-        RESPONSES,
-        LABELS,
-        UTILITY,
-        DOCUMENT_OUTPUTS,
-        LIST_OUTPUTS,
-        LIST_TOKENS,
-        SLICES,
-        FACTS,
-        FACT_LABELS,
-        OUTPUTS,
-        COMMON_OUTPUTS,
-        JUDGEMENTS,
-        COSTS,
-    )
-}
+TABLES = {table.name: table for table in list(globals().values()) if isinstance(table, TableSchema)}
+"""All tables defined above."""
 
 OF_STAGES = (REQUESTS, OUTPUTS, COMMON_OUTPUTS, JUDGEMENTS, COSTS)
 """Tables that each stage with models seals in a folder of its own."""
@@ -198,7 +175,10 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
         ValueError: a column is missing or unknown, cannot be cast, has nulls or NaN, or a key is repeated.
     """
     arrow = table.to_arrow() if isinstance(table, pl.DataFrame) else table
-    _check_names(arrow, schema)
+    missing = [name for name in schema.columns.names if name not in arrow.column_names]
+    extra = [name for name in arrow.column_names if name not in schema.columns.names]
+    if missing or extra:
+        raise ValueError(f"table {schema.name}: missing columns {missing}, unknown columns {extra}")
     try:
         result = arrow.select(schema.columns.names).cast(schema.columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
@@ -207,32 +187,6 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
     if unique:
         _check_key(result, schema)
     return result
-
-
-def check(table: pl.DataFrame, schema: TableSchema, *, unique: bool = True) -> None:
-    """Check that a frame has the columns and types of the schema, without a copy.
-
-    Raises:
-        ValueError: it has other columns or types, has nulls or NaN, or a key is repeated.
-    """
-    expected = pl.DataFrame(schema.empty()).schema
-    if table.schema != expected:
-        raise ValueError(f"table {schema.name}: columns {dict(table.schema)}, expected {dict(expected)}")
-    for field in schema.columns:
-        column = table[field.name]
-        if not field.nullable and column.null_count():
-            raise ValueError(f"table {schema.name}: column {field.name} holds nulls")
-        if column.dtype.is_float() and column.is_nan().any():
-            raise ValueError(f"table {schema.name}: column {field.name} holds NaN; 'not judged' is null")
-    if unique:
-        _check_key(table.to_arrow(), schema)
-
-
-def _check_names(table: pa.Table, schema: TableSchema) -> None:
-    missing = [name for name in schema.columns.names if name not in table.column_names]
-    extra = [name for name in table.column_names if name not in schema.columns.names]
-    if missing or extra:
-        raise ValueError(f"table {schema.name}: missing columns {missing}, unknown columns {extra}")
 
 
 def _check_values(table: pa.Table, schema: TableSchema) -> None:

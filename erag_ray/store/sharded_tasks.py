@@ -7,25 +7,20 @@ file is there need not be done again.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from erag_ray.store.arrays import open_array
 from erag_ray.store.folder import Folder, as_frame
 from erag_ray.store.tables import read_back
 from erag_ray.support.errors import InputError
-
-
-class Worker(Protocol):
-    """Does one numbered task after the other."""
-
-    def __call__(self, number: int) -> None:
-        """Do the task and leave its file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +28,7 @@ class Tasks:
     """Numbered tasks of one worker.
 
     Attributes:
-        worker: its class, made with ``settings`` as keyword arguments.
+        worker: its class, made with ``settings`` as keyword arguments; a call with a number does that task.
         settings: plain values.
         numbers: the tasks.
         noun: what a task is, for progress.
@@ -53,7 +48,7 @@ def do_tasks(tasks: Tasks, on_progress: Callable[[int], None] = lambda done: Non
     """Do tasks one after the other in this process; ``on_progress`` hears how many are done."""
     if not tasks.numbers:
         return
-    worker: Worker = tasks.worker(**tasks.settings)
+    worker = tasks.worker(**tasks.settings)
     for count, number in enumerate(tasks.numbers, 1):
         worker(number)
         on_progress(count)
@@ -68,7 +63,7 @@ def write_frame(frame: pl.DataFrame, folder: Folder, *names: str) -> None:
 
 
 def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
-    """A frame that `write_frame` has written.
+    """Read a frame that `write_frame` has written.
 
     Raises:
         InputError: it is not there or not whole.
@@ -76,10 +71,34 @@ def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
     try:
         return as_frame(folder.read_parquet(*names))
     except (OSError, pa.ArrowException) as error:
-        location = folder.at(*names)
-        raise InputError(
-            [f"{location}: damaged ({error}); delete the index's folder to have it made again"]
-        ) from error
+        raise _damaged(folder.at(*names), error) from error
+
+
+def write_array(array: npt.NDArray[Any], folder: Folder, *names: str) -> None:
+    sink = io.BytesIO()
+    np.save(sink, array, allow_pickle=False)
+    folder.write_bytes(sink.getvalue(), *names)
+
+
+def open_array(folder: Folder, *names: str) -> npt.NDArray[Any]:
+    """Open an array: memory-mapped from a local file, read completely from an object store.
+
+    Raises:
+        InputError: the file is not an array, or damaged.
+    """
+    try:
+        array: npt.NDArray[Any] = (
+            np.load(folder.at(*names), mmap_mode="r", allow_pickle=False)
+            if folder.is_local
+            else np.load(io.BytesIO(folder.read_bytes(*names)), allow_pickle=False)
+        )
+    except (ValueError, EOFError, OSError) as error:
+        raise _damaged(folder.at(*names), error) from error
+    return array
+
+
+def _damaged(path: str, error: Exception) -> InputError:
+    return InputError([f"{path}: damaged ({error}). Delete the index's folder to rebuild it"])
 
 
 def undone(

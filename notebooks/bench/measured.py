@@ -23,10 +23,9 @@ from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.bm25 import open_index
 from erag_ray.retrieve.dense.encoders import Encoder, find_encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
-from erag_ray.retrieve.shards import TEXTS_PER_PART
-from erag_ray.store.arrays import write_array
+from erag_ray.retrieve.lists import TEXTS_PER_PART
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import do_tasks, part
+from erag_ray.store.sharded_tasks import do_tasks, part, write_array
 
 RANK_BM25_QUERIES = 20
 PER_SHARD = 1_000_000
@@ -86,7 +85,7 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
     def ours() -> None:
         work.delete_folder()
-        retriever.search(index, queries, work, config.depth, PER_SHARD, do_tasks)
+        retriever.search(index, queries, work, config.depth, do_tasks)
 
     engine, numbers = open_index(index, num_docs=size, method="lucene", is_compiled=True)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.store.schemas import LABELS, QUERIES, RUNS, UTILITY, check
+from erag_ray.store.schemas import LABELS, QUERIES, RUNS, UTILITY, conform
 
 READER = "reader"
 FIRST = 10
@@ -76,7 +76,7 @@ def tables(
         (data.labels, LABELS),
         (data.used, UTILITY),
     ):
-        check(table, schema, unique=False)
+        conform(table, schema, unique=False)
     return data
 
 

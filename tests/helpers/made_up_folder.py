@@ -148,4 +148,4 @@ def _write_labels(store: TableStore, size: Size, pairs: pl.DataFrame, random: np
         named = {"annotator": annotator, "reader": READER, "score": "exact_match"}
         columns = {name: pl.lit(value) for name, value in named.items()}
         writer.append(pairs.with_columns(label=pl.Series(values), **columns).select(LABELS.columns.names))
-    writer.seal()
+    store.seal(LABELS, writer.parts, writer.num_rows)

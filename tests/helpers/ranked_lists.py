@@ -23,13 +23,13 @@ def questions(*texts: str) -> pl.DataFrame:
 
 
 def searched(corpus: pl.DataFrame, *texts: str, depth: int = 50, **settings: object) -> pl.DataFrame:
-    """The lists of some questions by an index that is built for them alone."""
+    """The lists of some questions by an index that is built for them alone, by bm25 unless the settings say else."""
     config = RetrieverConfig(**{"kind": "bm25", **settings})  # type: ignore[arg-type]
-    retriever = make_retriever("bm25", config)
+    retriever = make_retriever("indexed", config)
     with tempfile.TemporaryDirectory() as place:
         index, work = Folder(f"{place}/index"), Folder(f"{place}/work")
         retriever.build(corpus, index, do_here)
-        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, 1000, do_here)
+        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, do_here)
     return found
 
 

@@ -11,13 +11,10 @@ from crashes import write_larger
 
 from erag_ray.config.job import JobConfig
 
-# Ray warns of its own inner workings
 MARKS = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings(
-        r"ignore::DeprecationWarning:ray\..*",
-        r"ignore::FutureWarning:ray\..*",
         r"ignore::ResourceWarning",
         r"ignore::pytest.PytestUnraisableExceptionWarning",
     ),

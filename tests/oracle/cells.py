@@ -36,10 +36,10 @@ def cells_of(readings: Readings) -> list[Row]:
     found: list[Row] = []
     for run, name, depth, documents in readings.lists:
         if run not in REFERENCES:
-            labels = [_suffices(readings, name, [one]) for one in documents]
-            alone = True if True in labels else None if None in labels else False
-            if "erag" not in readings.world.config["annotators"]:
-                alone = None
+            alone = None
+            if "erag" in readings.world.config["annotators"]:
+                labels = [_suffices(readings, name, [one]) for one in documents]
+                alone = True if True in labels else None if None in labels else False
             facts = alone, _suffices(readings, name, documents), _suffices(readings, name, [])
             cell = None if None in facts else NAMES[facts]  # type: ignore[index]
             found.append((*readings.names(name), run, name, depth, *facts, cell))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -20,7 +20,7 @@ from oracle.inputs import read_world
 from oracle.lists import END_TO_END, columns_of, utilities_of
 from oracle.lists import retrieval_measures as retrieval_measures
 from oracle.outputs import output_tables
-from oracle.readings import Readings, Row, input_tables
+from oracle.readings import Outside, Readings, Row, input_tables
 
 _COLUMN = "dataset reader score annotator run_id depth measure cutoff ideal"
 _PAIR = "reader score annotator run_a run_b depth measure cutoff ideal"
@@ -35,6 +35,7 @@ TABLES = {
     "runs": ("run_id query_id rank", "doc_id score"),
     "retrieval_seconds": ("run_id query_id", "seconds"),
     "gold": ("query_id rank", "doc_id"),
+    "given": ("query_id run_id depth doc_id", "output num_prompt_tokens num_output_tokens"),
     "labels": ("reader score annotator query_id doc_id", "label"),
     "utility": ("reader score run_id query_id depth", "value"),
     "document_outputs": ("reader query_id doc_id", "output"),
@@ -99,10 +100,10 @@ UNKNOWABLE = {
 MOST = 20
 
 
-def tables_of(config: dict[str, Any]) -> dict[str, list[Row]]:
+def tables_of(config: dict[str, Any], outside: Mapping[str, Outside] | None = None) -> dict[str, list[Row]]:
     """All tables of a comparison, from its files and its cached responses."""
     world = read_world(config)
-    readings = Readings(world, pathlib.Path(config["out"]))
+    readings = Readings(world, pathlib.Path(config["out"]), outside or {})
     columns = columns_of(readings)
     parts = results.parts_of(world, columns | utilities_of(readings))
     slices = [[*slices_of(readings, part)] for part in parts]

@@ -58,17 +58,27 @@ class World:
         self.depths = sorted({*self.end_to_end_depths, self.depth})
         self.datasets = sorted({one.dataset for one in self.questions.values()})
         self.least = 0.5 if self.config["threshold"] is None else self.config["threshold"]
-        self.read = [name for dataset in self.datasets for name in self._read(dataset)]
+        of_judge = self.config["judge"]
+        self.read = self._sample(self.config["reader_queries"])
+        self.judged = self._sample(of_judge["num_queries"])
         lists = [(name, self.documents(run, name)) for run in self.runs for name in self.runs[run]]
         self.pairs = sorted({(name, doc_id) for name, documents in lists for doc_id in documents})
+        depth = of_judge["depth"] or self.depth
+        self.judged_pairs = {
+            (name, doc_id)
+            for run in self.runs
+            for name in self.judged
+            for doc_id in self.documents(run, name, depth)
+        }
 
-    def _read(self, dataset: str) -> list[str]:
-        """The questions that the reader answers: those with the lowest hashes."""
-        count, ids = self.config["reader_queries"], self.ids(dataset)
-        if count is None or count >= len(ids):
-            return ids
-        hashes = {one: xxhash.xxh3_64_intdigest(f"{self.config['seed']}:{one}".encode()) for one in ids}
-        return sorted(sorted(ids, key=lambda one: (hashes[one], one))[:count])
+    def _sample(self, count: int | None) -> list[str]:
+        """The questions that a model is asked about: of each dataset those with the lowest hashes."""
+
+        def hashed(name: str) -> tuple[int, str]:
+            return xxhash.xxh3_64_intdigest(f"{self.config['seed']}:{name}".encode()), name
+
+        chosen = (sorted(self.ids(dataset), key=hashed)[:count] for dataset in self.datasets)
+        return [name for ids in chosen for name in sorted(ids)]
 
     def ids(self, dataset: str) -> list[str]:
         return sorted(name for name, one in self.questions.items() if one.dataset == dataset)

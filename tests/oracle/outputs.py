@@ -7,7 +7,7 @@ import collections
 from oracle import chance
 from oracle.inputs import World, normal
 from oracle.lists import END_TO_END
-from oracle.readings import OF_READER, REFERENCES, Readings, Row, score
+from oracle.readings import REFERENCES, Readings, Row, score
 
 VERDICTS = {"fever": ["SUPPORTS", "REFUTES"]}
 NORMALISE = ("exact_match", "token_f1")
@@ -17,15 +17,14 @@ LIMITS = {"wow": 150}
 def output_tables(readings: Readings) -> dict[str, list[Row]]:
     world = readings.world
     lists: dict[Row, set[tuple[str, tuple[str, ...]]]] = {}
-    singles = world.pairs if {*OF_READER} & {*world.config["annotators"]} else []
-    every = [("single_document", name, 1, [doc_id]) for name, doc_id in singles if name in world.read]
+    every = [("single_document", name, 1, [doc_id]) for name, doc_id in readings.singles]
     for run, name, depth, documents in [*every, *readings.lists]:
         kind = run if run in (*REFERENCES, "single_document") else END_TO_END
         key = (world.questions[name].dataset, readings.reader[name], kind, depth)
         lists.setdefault(key, set()).add((name, tuple(documents)))
-    found, common = list[Row](), list[Row]()
+    of_reader, found, common = world.config["reader"], list[Row](), list[Row]()
     for key, members in lists.items():
-        limit = world.config["reader"]["max_new_tokens"] or LIMITS.get(key[0], 50)
+        limit = of_reader["max_new_tokens"] or LIMITS.get(key[0], 50)
         responses = [(one[0], readings.responses[one]) for one in members]
         rows = [
             (name, row["output"], row["num_output_tokens"])
@@ -37,21 +36,23 @@ def output_tables(readings: Readings) -> dict[str, list[Row]]:
             len(rows),
             len(counts),
             sum(not text.strip() for _, text, _ in rows),
-            sum(count >= limit for _, _, count in rows),
+            # a function knows of no limit
+            None if of_reader["kind"] == "function" else sum(count >= limit for _, _, count in rows),
             0,
             sum(_is_misspelt(world, name, text) for name, text, _ in rows),
         )
         found.append((*key, *numbers, *_majority(world, key[0])))
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:10]
         common += [(*key, at, text, count, count / len(rows)) for at, (text, count) in enumerate(ordered, 1)]
-    used = {id(one): one for one in readings.responses.values()}.values()
-    tokens = [sum(one[key] for one in used) for key in ("num_prompt_tokens", "num_output_tokens")]
-    num = len({(row["model"], row["question_key"], row["passages_key"]) for row in readings.requests})
+    costs = list[Row]()
+    for model, used in readings.used.items():
+        tokens = (sum(one[f"num_{of}_tokens"] for one in used.values()) for of in ("prompt", "output"))
+        costs.append(("compare", model, len(used), len(used), *tokens, 0, None))
     return {
         "compare/outputs": found,
         "compare/common_outputs": common,
-        "compare/requests": [("answer", name, list(docs)) for name, docs in readings.expected_requests()],
-        "compare/costs": [("compare", readings.requests[0]["model"], num, num, *tokens, 0, None)],
+        "compare/requests": [(*of, list(docs)) for *of, docs in readings.expected_requests()],
+        "compare/costs": costs,
     }
 
 

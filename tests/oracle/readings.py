@@ -7,7 +7,8 @@ import functools
 import itertools
 import math
 import pathlib
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 from oracle.inputs import World, normal, tokens
@@ -15,6 +16,8 @@ from oracle.inputs import World, normal, tokens
 NO_PASSAGES, GOLD = "no_passages", "gold_passages"
 REFERENCES = (NO_PASSAGES, GOLD)
 OF_READER = ("erag", "erag_facts")
+GRADED, JUDGED = "llm_relevance", "relevance"
+"""The annotator that asks the judge for grades, and the kind of its requests."""
 SPANS = ("exact_match", "match")
 Labels = dict[tuple[str, str], float | None]
 """(question, document) -> label, None: not judged."""
@@ -23,22 +26,40 @@ Group = tuple[str, str, str]
 Row = tuple[Any, ...]
 
 
+class Outside(NamedTuple):
+    """An annotator from outside that labels a document by the reader's output for it."""
+
+    applies: Callable[[str], bool]
+    label: Callable[[str], float]
+
+
 class Readings:
     """The responses of a comparison, by question and documents."""
 
-    def __init__(self, world: World, out: pathlib.Path) -> None:
-        self.world = world
+    def __init__(self, world: World, out: pathlib.Path, outside: Mapping[str, Outside]) -> None:
+        self.world, self.outside = world, outside
         self.requests = pl.read_parquet(out / "compare" / "requests" / "*.parquet").to_dicts()
         cache, stored = pathlib.Path(world.config["cache_dir"]) / "responses", {}
         for model in {row["model"] for row in self.requests}:
             for row in pl.read_parquet(cache / model / "*.parquet").iter_rows(named=True):
                 stored[row["model"], row["question_key"], row["passages_key"]] = row
         self.responses: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+        self.grades: dict[tuple[str, str], str] = {}
         self.reader: dict[str, str] = {}
+        # model -> its responses, each once
+        self.used = collections.defaultdict[str, dict[Row, dict[str, Any]]](dict)
         for row in self.requests:
-            response = stored[row["model"], row["question_key"], row["passages_key"]]
-            self.responses[row["query_id"], tuple(row["doc_ids"])] = response
-            self.reader[row["query_id"]] = row["reader"]
+            key = row["question_key"], row["passages_key"]
+            response = stored[row["model"], *key]
+            self.used[row["model"]][key] = response
+            if row["kind"] == JUDGED:
+                self.grades[row["query_id"], row["doc_ids"][0]] = response["output"]
+            else:
+                self.responses[row["query_id"], tuple(row["doc_ids"])] = response
+                self.reader[row["query_id"]] = row["reader"]
+        self.by_reader = [*OF_READER, *outside]
+        is_read = not {*self.by_reader}.isdisjoint(world.config["annotators"])
+        self.singles = [pair for pair in world.pairs if is_read and pair[0] in world.read]
         self.fact_labels = self._fact_labels()
         self.labels = self._labels()
         self.lists = self._lists()
@@ -64,32 +85,42 @@ class Readings:
             found += [(GOLD, name, world.depth, gold)] if gold else []
         return found
 
-    def expected_requests(self) -> set[tuple[str, tuple[str, ...]]]:
-        """The (question, documents) of all requests that the job must make."""
-        world = self.world
-        found = {(name, (doc_id,)) for name, doc_id in world.pairs if name in world.read}
-        found |= {(name, tuple(documents)) for _, name, _, documents in self.lists}
+    def expected_requests(self) -> set[tuple[str, str, tuple[str, ...]]]:
+        """The (kind, question, documents) of all requests that the job must make."""
+        world, found = self.world, {("answer", name, tuple(docs)) for _, name, _, docs in self.lists}
+        found |= {("answer", name, (doc_id,)) for name, doc_id in self.singles}
+        if GRADED in world.config["annotators"]:
+            found |= {(JUDGED, name, (doc_id,)) for name, doc_id in world.judged_pairs}
         if world.config["credits"]:
             for name, run in itertools.product(world.read, world.runs):
                 documents = world.documents(run, name, max(world.end_to_end_depths))
                 for size in range(len(documents) + 1):
-                    found |= {(name, some) for some in itertools.combinations(documents, size)}
+                    found |= {("answer", name, some) for some in itertools.combinations(documents, size)}
         return found
 
     def _labels(self) -> dict[Group, tuple[list[str], Labels]]:
         """The questions that each annotator was asked about, and its labels."""
         world, groups = self.world, dict[Group, list[str]]()
         for name, one in world.questions.items():
-            of_kind = {"erag": True, "erag_facts": bool(one.facts), "provenance": bool(one.pages)}
+            of_kind = {
+                "erag": True,
+                "erag_facts": bool(one.facts),
+                "provenance": bool(one.pages),
+                GRADED: True,
+            }
+            of_kind |= {annotator: of.applies(name) for annotator, of in self.outside.items()}
             for annotator in world.config["annotators"]:
-                by_reader = annotator in OF_READER
-                if of_kind.get(annotator, one.score in SPANS) and (not by_reader or name in world.read):
-                    key = self.names(name) if by_reader else ("", "")
+                is_asked = annotator not in self.by_reader or name in world.read
+                if of_kind.get(annotator, one.score in SPANS) and is_asked:
+                    key = self.names(name) if annotator in OF_READER else ("", "")
                     groups.setdefault((*key, annotator), []).append(name)
-        return {
-            key: (ids, {pair: self._label(key[2], *pair) for pair in world.pairs if pair[0] in {*ids}})
+        labels = {
+            key: {pair: self._label(key[2], *pair) for pair in world.pairs if pair[0] in {*ids}}
             for key, ids in groups.items()
         }
+        # where the judge is not asked about a question, its labels are null
+        asked = {key: world.judged if key[2] == GRADED else ids for key, ids in groups.items()}
+        return {key: (asked[key], labels[key]) for key in groups}
 
     def _fact_labels(self) -> dict[tuple[str, str], list[float | None]]:
         """(question, document) -> the score of the output against the forms of each fact."""
@@ -102,7 +133,11 @@ class Readings:
         }
 
     def _label(self, annotator: str, name: str, doc_id: str) -> float | None:
-        question, passage = self.world.questions[name], self.world.corpus[doc_id]
+        world = self.world
+        question, passage = world.questions[name], world.corpus[doc_id]
+        if annotator in self.outside:
+            output = self.output(name, [doc_id])
+            return None if output is None else self.outside[annotator].label(output)
         answers = [one for one in question.answers if any(map(str.isalnum, one))]
         match annotator:
             case "erag":
@@ -110,6 +145,10 @@ class Readings:
             case "erag_facts":
                 values = self.fact_labels[name, doc_id]
                 return None if None in values else math.fsum(values) / len(values)  # type: ignore[arg-type]
+            case "llm_relevance":
+                # a grade of 2 or 3 is relevant
+                is_asked = (name, doc_id) in world.judged_pairs
+                return float(int(self.grades[name, doc_id]) >= 2) if is_asked else None
             case "provenance":
                 return None if passage["page_id"] is None else float(passage["page_id"] in question.pages)
             case "contains_answer_kilt":
@@ -150,7 +189,6 @@ def input_tables(readings: Readings) -> dict[str, list[Row]]:
     reader, questions = readings.reader, world.questions.values()
     paths = [one for one in dict.fromkeys(world.config["slices"]) if one != "known"]
     ranked = [(run, name, rows) for run, of_run in world.runs.items() for name, rows in of_run.items()]
-    read = [pair for pair in world.pairs if pair[0] in {*world.read}]
     return {
         "queries": [(one.query_id, one.dataset, one.question, one.answers, one.score) for one in questions],
         "provenance": [
@@ -164,7 +202,11 @@ def input_tables(readings: Readings) -> dict[str, list[Row]]:
         "labels": [
             (*key, *one, label) for key, (_, found) in readings.labels.items() for one, label in found.items()
         ],
-        "document_outputs": [(reader[name], name, doc, readings.output(name, [doc])) for name, doc in read],
+        "document_outputs": [
+            (reader[name], name, doc, readings.output(name, [doc]))
+            for name, doc in world.pairs
+            if (name, (doc,)) in readings.responses
+        ],
         "facts": [(one.query_id, at, forms) for one in questions for at, forms in enumerate(one.facts, 1)],
         "fact_labels": [
             (*names(one[0]), *one, at, label)

@@ -78,15 +78,6 @@ def test_p_value_of_many_against_scipys(statistic: str, seed: int) -> None:
 
 
 @both_statistics
-def test_p_value_approaches_the_asymptotic_one(statistic: str) -> None:
-    random = np.random.default_rng(8)
-    x = random.normal(size=400)
-    y = 0.08 * x + random.normal(size=400)
-    result = agree(x, y, statistic, orders=permutations(400, 4000))
-    assert result.p_value == pytest.approx(SCIPY[statistic](x, y).pvalue, abs=0.025)
-
-
-@both_statistics
 @pytest.mark.parametrize("seed", range(12))
 def test_interval_is_made_of_scipys_values_of_every_resample(statistic: str, seed: int) -> None:
     x, y = _columns(seed)
@@ -114,25 +105,6 @@ def test_more_cells_than_a_block(statistic: str) -> None:
     result = agree(x, y, statistic, weights, confidence=1 - 1e-12)
     assert result.value == pytest.approx(SCIPY[statistic](x, y).statistic, abs=1e-12)
     assert (result.low, result.high) == pytest.approx((min(values), max(values)), abs=1e-9)
-
-
-@both_statistics
-def test_interval_against_scipys_bootstrap(statistic: str) -> None:
-    random = np.random.default_rng(1)
-    x = random.normal(size=60).round(1)
-    y = (x + random.normal(size=60) > 0).astype(float)
-    expected = stats.bootstrap(
-        (x, y),
-        lambda a, b: SCIPY[statistic](a, b).statistic,
-        paired=True,
-        vectorized=False,
-        method="percentile",
-        n_resamples=1000,
-        rng=np.random.default_rng(2),
-    ).confidence_interval
-    result = agree(x, y, statistic, resample_weights(60, 4000, seed=3))
-    # the ends of 1,000 resamples scatter by about 0.01 here
-    assert (result.low, result.high) == pytest.approx((expected.low, expected.high), abs=0.04)
 
 
 def test_mean_and_paired_difference_against_scipys_bootstrap() -> None:

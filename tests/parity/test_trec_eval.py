@@ -77,13 +77,6 @@ def test_reciprocal_rank_is_trec_evals_on_the_cut_list(cutoff: int, sample: Samp
     np.testing.assert_allclose(compute("RR", sample.lists, cutoff), expected, rtol=0, atol=1e-9)
 
 
-@both_ideals
-def test_full_depth_is_trec_evals_measure_without_cutoff(sample: Sample) -> None:
-    values = compute_all(["AP", "nDCG", "RR"], sample.lists, [DEPTH])
-    assert values["AP", DEPTH] == pytest.approx(sample.trec_eval("map"), abs=1e-9)
-    assert values["RR", DEPTH] == pytest.approx(sample.trec_eval("recip_rank"), abs=1e-9)
-
-
 def test_ndcg_without_cutoff_is_ours_with_the_lists_own_base() -> None:
     # trec_eval's ideal without a cut-off is the whole base, ours at most the depth: equal if none is deeper
     assert compute("nDCG", OWN.lists, DEPTH) == pytest.approx(OWN.trec_eval("ndcg"), abs=1e-9)

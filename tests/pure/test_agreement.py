@@ -11,7 +11,7 @@ from erag_ray.measures.agreement import (
     STATISTICS,
     agree,
     agree_over_runs,
-    agreement_difference,
+    difference_of,
     mean_intervals,
     paired_differences,
     permutation_p_values,
@@ -211,10 +211,11 @@ def test_difference_is_paired() -> None:
 def test_an_agreement_differs_from_itself_by_nothing_and_from_a_constant_not_at_all(statistic: str) -> None:
     y = np.arange(10.0)
     weights = resample_weights(10, 100)
-    assert agreement_difference(y, y, y, statistic, weights) == (0.0, 0.0, 0.0)
-    assert agreement_difference(y, np.ones(10), y, statistic, weights) == (None, None, None)
+    itself, constant = (resampled_agreement(x, y, statistic, weights) for x in (y, np.ones(10)))
+    assert difference_of(itself, itself)[:3] == (0.0, 0.0, 0.0)
+    assert difference_of(itself, constant) == (None,) * 4
     with pytest.raises(ValueError, match="two columns of 9 and 10 values"):
-        agreement_difference(y, y[1:], y, statistic, weights)
+        resampled_agreement(y[1:], y, statistic, weights)
 
 
 @both_statistics

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import re
 
 import pytest
 
@@ -79,12 +78,10 @@ def test_a_later_file_overrides_an_earlier_one(file: str, tmp_path: pathlib.Path
     assert (found.depth, found.reader.num_examples, found.reader.kind) == (9, 1, "causal")
 
 
-def test_a_file_that_is_missing_or_no_yaml_is_an_error(
+def test_a_file_that_is_missing_or_not_text_is_an_error(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "missing.yaml" in refused(capsys, "--config", str(tmp_path / "missing.yaml"))
-    (tmp_path / "wrong.yaml").write_text("depth: [\n")
-    assert "while parsing" in refused(capsys, "--config", str(tmp_path / "wrong.yaml"))
     assert "not a file" in refused(capsys, "--config", str(tmp_path))
     (tmp_path / "wrong.yaml").write_bytes(b"depth: 5\nout: caf\xe9\n")
     assert "wrong.yaml:2: not UTF-8" in refused(capsys, "--config", str(tmp_path / "wrong.yaml"))
@@ -134,17 +131,21 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
         ("annotators: erag\n", "1: annotators: expected a list of texts, got erag. Write annotators: [erag]"),
         ("reader: gpt-4\n", "1: reader: expected keys (kind, model, options, ...), got gpt-4. Write reader.model: "
          "gpt-4"),
-        ("retrievers: {a: bm25}\n", "1: retrievers.a: expected keys (kind, model, object, ...), got bm25. Write "
+        ("retrievers: {a: bm25}\n", "1: retrievers.a: expected keys (kind, model, searches, ...), got bm25. Write "
          "retrievers.a.kind: bm25"),
         ("reader: {model: {name: x}}\n", "1: reader.model: expected a text or null, got keys (name)"),
         ("runs: a.trec\n", "1: runs: expected names with values, got a.trec. Write runs.NAME: a.trec"),
         ("retrievers:\n  a: {kind: bm25, k1: 1}\n  b:\n    kind: bm25\n    k1: x\n",
          "5: retrievers.b.k1: expected a number, got x"),
         # values out of range
+        ("depth: null\n", "1: depth has no value; give one, or leave the key out"),
+        ("confidence: .nan\n", "1: confidence: expected a number, got .nan"),
+        ("reader: {prompt: poem}\n", "1: reader.prompt must be one of chat, plain, question_first, t5, a YAML file "
+         "(.yaml, .yml), or keys, got poem"),
         ("out: a\ndepth: 0\n", "2: depth must be at least 1, got 0"),
-        ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must lie in 0..2, got 9"),
+        ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must be at most 2, got 9"),
         ("depth: 3\ncutoffs: [1]\nend_to_end_depths: [1, 4]\n", "3: end_to_end_depths: 4 is not within 1..depth=3"),
-        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must lie in 0..1, got 7"),
+        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must be at most 1, got 7"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_is_told_with_its_line(
@@ -189,26 +190,6 @@ def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path) -> None:
     )
     found = parse(JobConfig, "A job.", ["--config", str(tmp_path / "job.yaml")])
     assert (found.reader.kind, found.reader.model, found.judge.model, found.score) == ("ipa", "x", "y", None)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("depth", "null"),
-        ("end_to_end_depths", "[1, 6]"),
-        ("confidence", ".nan"),
-        ("threshold", ".nan"),
-        ("reader.batch_size", "0"),
-        ("reader.prompt", "poem"),
-        ("reader.prompt", "no_such_file.yaml"),
-    ],
-)
-def test_a_value_out_of_range_is_an_error_that_names_its_key(
-    file: str, capsys: pytest.CaptureFixture[str], option: str, value: str
-) -> None:
-    # depth is 5 in the file
-    message = refused(capsys, "--config", file, f"--{option}={value}")
-    assert re.search(rf"^error: {re.escape(option)}\b", message, re.MULTILINE)
 
 
 def test_a_config_cannot_be_changed() -> None:
@@ -258,21 +239,12 @@ def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch)
     assert (found.out, found.cache_dir) == ("/home/ada/out", "/data/store")
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "queries=[$NO_SUCH_FOLDER/x]",
-        "runs.a=${NO_SUCH_FOLDER}/x",
-        "reader.model=$NO_SUCH_FOLDER/x",
-        "out=$NO_SUCH_FOLDER/x",
-        "cache_dir=$NO_SUCH_FOLDER",
-        "passages=[x, $NO_SUCH_FOLDER/y]",
-    ],
-)
-def test_a_variable_that_is_not_set_is_named_with_its_path(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str
+@pytest.mark.parametrize("key", ["queries[0]", "runs.a", "reader.model", "out", "cache_dir"])
+def test_a_variable_that_is_not_set_is_named_with_its_key(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.delenv("NO_SUCH_FOLDER", raising=False)
-    message = refused(capsys, f"--{option}")
-    assert "the environment variable NO_SUCH_FOLDER is not set" in message
-    assert re.search(r"\$\{?NO_SUCH_FOLDER", message)
+    path = "$NO_SUCH_FOLDER/x"
+    option = f"--queries=[{path}]" if key == "queries[0]" else f"--{key}={path}"
+    message = refused(capsys, option).splitlines()[-1]
+    assert message == f"error: {key}: {path}: the environment variable NO_SUCH_FOLDER is not set"

@@ -23,6 +23,7 @@ from erag_ray.data.files.squad import page_key, page_keys
 from erag_ray.data.passages.load import load_passages
 from erag_ray.data.passages.pages import read_pages
 from erag_ray.data.runs.load import load_run
+from erag_ray.data.runs.outputs import load_outputs
 from erag_ray.store import schemas
 from erag_ray.support.errors import InputError
 
@@ -206,7 +207,7 @@ def test_several_problems_are_all_there_and_two_files_are_named(tmp_path: pathli
     path = write(tmp_path / "nq.jsonl", kilt(), {"id": "q2", "input": "", "output": []})
     other = write(tmp_path / "squad.jsonl", kilt())
     load_queries([path, other], diagnostics)
-    with pytest.raises(schemas.InputError, match=r"(?s)^3 problems with the inputs:.*no answer.*no question"):
+    with pytest.raises(InputError, match=r"(?s)^3 problems with the inputs:.*no answer.*no question"):
         diagnostics.raise_errors()
     assert diagnostics.errors[2] == f"{other}:1: query id 'q1' repeats the one at {path}:1"
 
@@ -501,13 +502,7 @@ def shown_records() -> dict[tuple[str, str], str]:
 
 
 RECORDS = shown_records()
-FILES = {
-    "squad": "squad.json",
-    "klue": "klue.json",
-    "KILT": "kilt.jsonl",
-    "TREC": "run.trec",
-    "Parquet": "file.parquet",
-}
+FILES = {"squad": "a.json", "klue": "b.json", "KILT": "c.jsonl", "TREC": "run.trec", "Parquet": "d.parquet"}
 
 
 def shown_file(folder: pathlib.Path, key: str, form: str) -> pathlib.Path:
@@ -536,6 +531,7 @@ def test_the_guide_shows_every_form() -> None:
         "knowledge_source": ["KILT", "WikiExtractor"],
         "runs": ["TREC", "Parquet", "KILT", "JSON Lines with texts"],
         "qrels": ["TREC", "MTEB"],
+        "outputs": ["JSON Lines"],
     }
 
 
@@ -556,6 +552,9 @@ def test_the_guide_shows_records_that_are_read(tmp_path: pathlib.Path, key: str,
     elif key == "runs":
         entries = load_run("bm25", path, diagnostics)
         assert entries.select("query_id", "rank", "doc_id").row(0) == ("q1", 1, "d1")
+    elif key == "outputs":
+        outputs = load_outputs([str(path)], (), (5,), diagnostics).outputs
+        assert outputs.select("query_id", "run_id", "output").row(0) == ("q1", "bm25+gpt", "Ann built it.")
     else:
         questions = write(tmp_path / "plain.jsonl", RECORDS["queries", "plain"].strip("`"))
         assert load_queries(questions, diagnostics, dataset="nq", qrels=path).provenance.equals(

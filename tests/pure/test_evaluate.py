@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import hypothesis
 import numpy as np
 import polars as pl
 import pytest
-from evaluated import comparisons, correlations, everywhere, measured, numbered, queries, settings, used
+from evaluated import (
+    columns_of,
+    comparisons,
+    correlations,
+    everywhere,
+    measured,
+    numbered,
+    queries,
+    settings,
+    used,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
+from erag_ray.analyses import comparisons as of_runs
 from erag_ray.analyses.lists import matrices
 from erag_ray.analyses.lists.values import per_query
 from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses, utility_of
+from erag_ray.measures.agreement import PoweredValues, paired_test
 from erag_ray.store.schemas import LABELS, REQUESTS, RESPONSES, RUNS, conform
 
 
@@ -147,26 +158,6 @@ def test_measures_asked_for_are_taken_as_they_are() -> None:
 # --- correlations ---
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("levels", [2, 4, 1000])
-def test_correlations_over_queries_equal_scipys(levels: int) -> None:
-    random = np.random.default_rng(levels)
-    x, y = random.integers(0, levels, 40) / levels, random.integers(0, levels, 40) / levels
-    x[5], y[7] = np.nan, np.nan
-    none = [[None if math.isnan(one) else one for one in column] for column in (x, y)]
-    found = correlations(
-        measured({("r", "A", 2): none[0]}), used({("r", "A", 2): none[1]}), numbered(40), settings()
-    )
-    kept = ~np.isnan(x) & ~np.isnan(y)
-    x, y = x[kept], y[kept]
-    for name, outside in (("kendall_tau_b", stats.kendalltau), ("spearman_rho", stats.spearmanr)):
-        row = found.filter(statistic=name, over="queries").row(0, named=True)
-        assert row["value"] == pytest.approx(outside(x, y).statistic, abs=1e-12)
-        assert row["ceiling"] == pytest.approx(outside(np.sort(x), np.sort(y)).statistic, abs=1e-12)
-        assert row["low"] <= row["value"] <= row["high"]
-        assert (row["num_queries"], row["num_dropped"], row["num_runs"]) == (38, 2, 1)
-
-
 def test_sums_of_the_same_labels_in_another_order_tie() -> None:
     assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
     x = [(0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3]
@@ -233,3 +224,27 @@ def test_runs_that_are_equally_far_apart_show_no_variation(
             assert row["reason"] == "no variation: the difference is the same for every query"
         else:
             assert (row["reason"][:15], set(values), step) == ("both runs score", {values[0]}, 0)
+
+
+@given(st.lists(st.sampled_from([-1e-10, 0.0, 1e-10]), min_size=40, max_size=40))
+def test_estimates_that_differ_by_rounding_are_equal(noise: list[float]) -> None:
+    # of a sample of the questions: an auxiliary label predicts the others, rounded for each run
+    values = {("r", run, 2): [float(number % 3 == 0) for number in range(40)] for run in "ab"}
+    (dataset,) = columns_of(measured({}), used(values), numbered(40), settings())
+    estimates = {
+        index: PoweredValues(
+            values=column + np.array(noise) * (name["run_id"] == "b"),
+            from_labels=column,
+            slope=1.0,
+            correlation=1.0,
+        )
+        for index, (name, column) in enumerate(dataset.columns)
+    }
+    (row,) = of_runs.comparisons([replace(dataset, estimates=estimates)], settings()).to_dicts()
+    assert (row["difference"], row["num_needed"], row["detectable"]) == (0.0, None, None)
+    assert row["p_value"] == 1.0
+
+
+def test_questions_needed_for_next_to_nothing_are_a_number() -> None:
+    differences = np.array([0.5, -0.5] * 20 + [1e-4, -1e-4 + 1e-8])
+    assert paired_test(differences).num_needed(0.05) == 10**12

@@ -388,7 +388,9 @@ def test_a_noise_from_few_documents_gets_a_warning() -> None:
 
 def test_a_pair_without_likelihood_is_a_fault() -> None:
     without = evidence().of(GOLD_LIKELIHOOD).filter(pl.col("doc_id") != "c")
-    with pytest.raises(ValueError, match=r"1 pairs lack a likelihood, such as .*'c'"):
+    with pytest.raises(
+        ValueError, match=r"1 pairs lack a response of the kind gold_likelihood, such as .*'c'"
+    ):
         annotate("gold_likelihood", evidence(values={GOLD_LIKELIHOOD: without}))
 
 

@@ -17,9 +17,9 @@ from erag_ray.analyses.every import all_tables
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.config.job import JobConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS
-from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
+from erag_ray.extras.sequential_test.stage import INTERIM_ANALYSES
 from erag_ray.extras.train.data.examples import EXAMPLES
-from erag_ray.retrieve import IN_MEMORY, INDEXED, OF_RUNS, OUTSIDE
+from erag_ray.retrieve import RETRIEVERS
 
 NAMES = [str(file.relative_to(ROOT)) for file in guides()]
 LONG = 120
@@ -136,6 +136,4 @@ def test_the_guide_of_jobs_lists_every_job_annotator_and_retriever() -> None:
     jobs = {file.name for file in (ROOT / "jobs").glob("*.py")}
     assert {row[0].strip("`") for row in rows if row[0].endswith(".py`")} == jobs
     assert set(ANNOTATORS) <= words_of("jobs/LABELS.md", "Annotators")
-    assert {*INDEXED, *IN_MEMORY, *OF_RUNS, *OUTSIDE} - {"rerank by"} <= words_of(
-        "jobs/RETRIEVERS.md", "Kinds of retrievers"
-    )
+    assert {*RETRIEVERS} - {"rerank by"} <= words_of("jobs/RETRIEVERS.md", "Kinds of retrievers")

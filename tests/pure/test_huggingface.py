@@ -13,7 +13,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from erag_ray.config.command_line.parsing import expand
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.data.datasets.queries import load_queries
@@ -178,7 +177,7 @@ def test_folders_may_stand_in_the_home_folder_and_names_of_variables_are_replace
     hub[str(folder), None] = Rows(ROWS)  # type: ignore[index]
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DATA", str(tmp_path))
-    for path in ("hf:~/saved", f"hf:{folder}", expand(JobConfig(queries=["hf:$DATA/saved"])).queries[0]):
+    for path in ("hf:~/saved", f"hf:{folder}", JobConfig(queries=["hf:$DATA/saved"]).queries[0]):
         table, diagnostics = loaded(path, fields=FIELDS)
         assert not diagnostics.errors
         assert table["query_id"].to_list() == ["7", "8", "9"]

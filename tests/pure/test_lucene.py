@@ -1,4 +1,4 @@
-"""BM25 by Lucene: the scores of BM25, ties, odd questions, actors. Skipped where the extra is not installed."""
+"""BM25 by Lucene: the scores of BM25, ties, odd questions. Skipped where the extra is not installed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import pathlib
 import numpy as np
 import polars as pl
 import pytest
-from ranked_lists import corpus_of
+from ranked_lists import corpus_of, questions, searched
 
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import lucene, make_retriever
-from erag_ray.retrieve.stage import retrieve
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import do_tasks
 
@@ -20,33 +19,18 @@ is_missing = any(importlib.util.find_spec(name) is None for name in lucene.PACKA
 needs_lucene = pytest.mark.skipif(is_missing, reason="needs the extra lucene")
 
 
-def search(
-    folder: pathlib.Path, kind: str, corpus: pl.DataFrame, questions: list[str], depth: int
-) -> pl.DataFrame:
-    retriever = make_retriever(kind, RetrieverConfig(kind=kind))
-    index, work = Folder(str(folder / kind)), Folder(str(folder / f"{kind}-work"))
-    retriever.build(corpus, index, do_tasks)
-    asked = pl.DataFrame(
-        {"query_id": [f"q{number}" for number in range(len(questions))], "question": questions}
-    )
-    found: pl.DataFrame = retriever.search(index, asked, work, depth, 1000, do_tasks)
-    return found
-
-
 def lists_of(found: pl.DataFrame) -> dict[str, list[str]]:
-    return {
-        query: rows["doc_id"].to_list() for (query,), rows in found.group_by("query_id", maintain_order=True)
-    }
+    return dict(found.group_by("query_id", maintain_order=True).agg("doc_id").iter_rows())
 
 
 @needs_lucene
-def test_scores_are_those_of_bm25_where_lengths_are_not_rounded(tmp_path: pathlib.Path) -> None:
+def test_scores_are_those_of_bm25_where_lengths_are_not_rounded() -> None:
     generator = np.random.default_rng(0)
     vocabulary = [f"{first}{second}x" for first in "bcdfg" for second in "klmnp"]
     texts = [" ".join(generator.choice(vocabulary, generator.integers(1, 30))) for _ in range(300)]
     corpus = corpus_of({f"d{number:03}": ("", text) for number, text in enumerate(texts)})
-    questions = [" ".join(generator.choice(vocabulary, 3)) for _ in range(40)]
-    ours, theirs = (search(tmp_path, kind, corpus, questions, 300) for kind in ("bm25", "lucene"))
+    asked = [" ".join(generator.choice(vocabulary, 3)) for _ in range(40)]
+    ours, theirs = (searched(corpus, *asked, depth=300, kind=kind) for kind in ("bm25", "lucene"))
     both = ours.join(theirs, on=["query_id", "doc_id"], how="full", suffix="_lucene")
     assert both.height == ours.height == theirs.height > 1000
     assert both["score"].to_numpy() == pytest.approx(both["score_lucene"].to_numpy(), abs=2e-3)
@@ -54,14 +38,14 @@ def test_scores_are_those_of_bm25_where_lengths_are_not_rounded(tmp_path: pathli
 
 
 @needs_lucene
-def test_ties_go_by_document_id_last_one_first_also_where_a_list_is_cut(tmp_path: pathlib.Path) -> None:
+def test_ties_go_by_document_id_last_one_first_also_where_a_list_is_cut() -> None:
     corpus = corpus_of({f"d{number}": ("", "the same words " * 20) for number in range(120)})
-    lists = lists_of(search(tmp_path, "lucene", corpus, ["same words"], 7))
+    lists = lists_of(searched(corpus, "same words", depth=7, kind="lucene"))
     assert lists["q0"] == sorted((f"d{number}" for number in range(120)), reverse=True)[:7]
 
 
 @needs_lucene
-def test_odd_questions_have_a_list_or_none(tmp_path: pathlib.Path) -> None:
+def test_odd_questions_have_a_list_or_none() -> None:
     corpus = corpus_of({"a": ("", "alpha beta"), "b": ("", ""), "c": ("Gamma", "delta")})
     asked = [
         "",
@@ -71,40 +55,19 @@ def test_odd_questions_have_a_list_or_none(tmp_path: pathlib.Path) -> None:
         " ".join(f"w{n}" for n in range(10_000)) + " delta",
         'a+b "~(',
     ]
-    lists = lists_of(search(tmp_path, "lucene", corpus, asked, 10))
+    lists = lists_of(searched(corpus, *asked, depth=10, kind="lucene"))
     assert lists == {"q3": ["a"], "q4": ["c"]}
 
 
 @needs_lucene
 def test_a_half_written_index_is_written_again(tmp_path: pathlib.Path) -> None:
     corpus = corpus_of({"a": ("", "alpha beta"), "c": ("", "delta")})
-    (tmp_path / "lucene" / "lucene").mkdir(parents=True)
-    (tmp_path / "lucene" / "lucene" / "segments_1").write_bytes(b"torn")
-    assert lists_of(search(tmp_path, "lucene", corpus, ["delta"], 10)) == {"q0": ["c"]}
-
-
-@needs_lucene
-def test_actors_give_the_same_lists(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "queries.jsonl").write_text(
-        "".join(f'{{"id": "q{n}", "input": "alpha w{n}", "output": [{{"answer": "x"}}]}}\n' for n in range(9))
-    )
-    corpus_of({f"d{n}": ("", f"alpha w{n % 9}") for n in range(40)}).write_parquet(
-        tmp_path / "passages.parquet"
-    )
-    runs = []
-    for num_actors in (0, 2):
-        config = RetrieveConfig(
-            queries=[str(tmp_path / "queries.jsonl")],
-            passages=[str(tmp_path / "passages.parquet")],
-            retrievers={"lucene": RetrieverConfig(kind="lucene")},
-            search=SearchConfig(num_actors=num_actors),
-            out=str(tmp_path / f"out{num_actors}"),
-            progress=False,
-        )
-        (made,) = retrieve(config)
-        runs.append(pl.read_parquet(made.path))
-    assert runs[0].height == 9 * 40
-    assert runs[0].equals(runs[1])
+    index, retriever = Folder(str(tmp_path)), make_retriever("lucene", RetrieverConfig(kind="lucene"))
+    (tmp_path / "lucene").mkdir()
+    (tmp_path / "lucene" / "segments_1").write_bytes(b"torn")
+    retriever.build(corpus, index, do_tasks)
+    found = retriever.search(index, questions("delta"), index, 10, do_tasks)
+    assert lists_of(found) == {"q0": ["c"]}
 
 
 def test_without_the_extra_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,4 +75,4 @@ def test_without_the_extra_the_message_says_what_to_install(monkeypatch: pytest.
     with pytest.raises(
         ValueError, match=r"lucene needs the packages pyserini, jnius: pip install 'erag-ray\[lucene\]'"
     ):
-        lucene.Lucene(config=RetrieverConfig(kind="lucene"))
+        make_retriever("lucene", RetrieverConfig(kind="lucene"))

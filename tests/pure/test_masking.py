@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.config.command_line.parsing import expand, parse
+from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import on_stderr, say
@@ -191,7 +191,7 @@ def test_a_path_with_a_secret_is_refused_without_saying_it(
             JobConfig, "", ["--queries", "[q.jsonl]", f"--{key}", json.dumps(value) if key in values else uri]
         )
     with pytest.raises(ValueError, match="contains a user or a secret") as raised:
-        expand(JobConfig(queries=["q.jsonl"], **{key: value}))
+        JobConfig(queries=["q.jsonl"], **{key: value})
     for text in (capsys.readouterr().err, str(raised.value)):
         assert re.search(r"a (s3|gs|abfs):// path contains a user or a secret", text)
         assert "hunter2" not in text

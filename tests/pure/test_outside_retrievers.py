@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.data.files.documents import Document, document_of, text_id, with_text
 from erag_ray.retrieve.outside import searching
 from erag_ray.retrieve.outside.adapters import as_search
@@ -220,7 +219,6 @@ def test_a_retriever_is_recognised_by_its_methods_and_left_as_it_is(retriever: A
     assert len(found) == count
     assert all(isinstance(one, Document) for one in found)
     assert vars(retriever) == before
-    assert as_search(as_search(retriever)) is not None
 
 
 def test_a_pipeline_gets_the_question_where_it_takes_one() -> None:
@@ -283,7 +281,8 @@ def lists_of(found: pl.DataFrame) -> dict[str, list[str | None]]:
 
 
 def test_lists_are_cut_numbered_and_counted_where_short(capsys: pytest.CaptureFixture[str]) -> None:
-    documents = {"one": ["a", "b", "a", "c"], "two": [("d1", "a")], "three": []}
+    # what repeats beyond the depth is not looked at
+    documents = {"one": ["a", "b", "a", ("d1", "c"), ("d1", "d")], "two": [("d1", "a")], "three": []}
     found = search(lambda question, k: documents[question], 3)
     assert found.schema == LIST_TEXT_COLUMNS
     assert lists_of(found) == {
@@ -296,13 +295,6 @@ def test_lists_are_cut_numbered_and_counted_where_short(capsys: pytest.CaptureFi
     assert found.group_by("query_id").agg(pl.col("seconds").n_unique())["seconds"].to_list() == [1, 1, 1]
     assert found["seconds"].min() > 0  # type: ignore[operator]
     assert capsys.readouterr().err == "mine: 2 of 3 questions have fewer than 3 documents, 1 of them none\n"
-
-
-def test_an_id_that_comes_twice_within_the_depth_fails() -> None:
-    repeating = as_search(lambda question, k: [("d1", "a"), ("d2", "b"), ("d1", "a")])
-    assert lists_of(search(repeating, 2))["q1"] == ["d1", "d2"]
-    with pytest.raises(JobError, match="query 'q2': ValueError: document 'd1' is in the list more than once"):
-        search(repeating, 3)
 
 
 class Flaky:
@@ -408,31 +400,3 @@ def test_lists_are_the_first_documents_whatever_repeats(lists: list[list[str]], 
         firsts.group_by("text").agg(pl.col("doc_id").n_unique())["doc_id"].to_list()
         == [1] * firsts["text"].n_unique()
     )
-
-
-NAMED = {"object": "my:retriever", "revision": "1"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys", "message"),
-    [
-        ("langchain", {"object": "my:retriever"}, "revision: langchain needs one"),
-        ("python", {"object": "my:retriever", "revision": " "}, "revision: python needs one"),
-        ("haystack", {"revision": "1"}, "object must be package.module:name, got None"),
-        ("llama_index", {**NAMED, "object": "retriever"}, "must be package.module:name, got retriever"),
-        ("http", {"revision": "1"}, "url: http needs one"),
-        ("http", {"revision": "1", "url": "localhost:80"}, "url: localhost:80 is no http:// or https://"),
-        (
-            "http",
-            {"revision": "1", "url": "http://a:b@c/"},
-            "url must be an address without a name, a password",
-        ),
-        ("http", {"revision": "1", "url": "http://c/?key=1"}, "url must be an address without a name, a"),
-        ("http", {"revision": "1", "url": "http://c", "api_key_env": "sk-1"}, "be the name of a variable"),
-        ("python", {**NAMED, "url": "http://c"}, "url is given, but python does not look at it"),
-        ("bm25", {"revision": "1"}, "revision is given, but bm25 does not look at it"),
-    ],
-)
-def test_keys_are_checked(kind: str, keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        RetrieverConfig(kind=kind, **keys)

@@ -17,7 +17,6 @@ from erag_ray.store.schemas import (
     RESPONSES,
     RUNS,
     TABLES,
-    check,
     conform,
 )
 from erag_ray.support.errors import InputError
@@ -156,22 +155,3 @@ def test_a_name_is_an_entry_or_an_object_of_a_module() -> None:
 def test_an_unknown_name_is_an_error_that_names_it(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         find("measure", name, KNOWN)
-
-
-def test_a_frame_is_checked_as_it_stands() -> None:
-    good = pl.DataFrame(conform(gold_of(pages=[("q", "p")]), PROVENANCE))
-    check(good, PROVENANCE)
-    wrong = {
-        "columns": good.rename({"page_id": "page"}),
-        "holds nulls": good.with_columns(query_id=pl.lit(None, pl.String)),
-        "share a key": pl.concat([good, good]),
-    }
-    for text, table in wrong.items():
-        with pytest.raises(ValueError, match=text):
-            check(table, PROVENANCE)
-    check(wrong["share a key"], PROVENANCE, unique=False)
-    label = pl.DataFrame(
-        [("", "", "a", "q", "d", float("nan"))], schema=pl.DataFrame(LABELS.empty()).schema, orient="row"
-    )
-    with pytest.raises(ValueError, match="holds NaN"):
-        check(label, LABELS)

@@ -17,8 +17,6 @@ from erag_ray.measures.scores import (
     Score,
     accuracy,
     exact_match,
-    may_be_accurate,
-    may_match_exactly,
     normalize_answer,
     rouge_l,
     rouge_l_kilt,
@@ -27,6 +25,7 @@ from erag_ray.measures.scores import (
     token_f1,
     usable_answers,
 )
+from erag_ray.measures.scores.kilt import may_be_accurate, may_match_exactly
 
 FUNCTIONS = {name: score for name, score in SCORES.items() if not score.needs_judge}
 CORRECT = {name: score for name, score in FUNCTIONS.items() if name != "abstained"}

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from models import form_for
 
 from erag_ray.extras.train.config import StageConfig, TrainConfig
-from erag_ray.extras.train.data.batches import Sample, draw, micro_batches
-from erag_ray.extras.train.data.crops import crop
+from erag_ray.extras.train.data.batches import Sample, crop, draw, micro_batches
 from erag_ray.extras.train.data.curriculum import Curriculum, Position
 from erag_ray.extras.train.scratch.start import train_tokenizer
 from erag_ray.models.local.model import PromptTokens

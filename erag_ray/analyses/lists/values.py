@@ -20,7 +20,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.inputs.dependencies import sample_settings
 from erag_ray.inputs.settings import evaluation_notes
 from erag_ray.measures.lists import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
-from erag_ray.store.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema, check
+from erag_ray.store.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema
 from erag_ray.support.numba_jit import in_threads
 from erag_ray.support.progress import StageProgress
 from erag_ray.support.registry import find
@@ -72,10 +72,7 @@ def per_query_parts(
             of_facts = fact_columns(of_group, runs, group.queries, settings)
         all_columns = itertools.chain(_columns(group, settings), of_facts)
         while columns := list(itertools.islice(all_columns, at_a_time)):
-            table = _as_table(group, columns)
-            # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
-            check(table, PER_QUERY, unique=False)
-            yield table
+            yield _as_table(group, columns)
 
 
 @dataclass(frozen=True, kw_only=True)

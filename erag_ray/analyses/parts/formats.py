@@ -91,6 +91,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
 
 
+def with_documents(depth: int) -> str:
+    """Return with how many documents the reader answers; of 0, outputs of systems whose lists are not known."""
+    return f"with {counted(depth, 'document')}" if depth else "end to end"
+
+
+def utility_name(depth: int) -> str:
+    """Return the name of utility with this many documents: ``utility@5``; of 0 ``utility``."""
+    return f"utility@{depth}" if depth else "utility"
+
+
 def p_number(value: float | None) -> str:
     """Return a p-value; values below .001 in scientific notation, since no p-value is 0."""
     return MISSING if value is None else number(value) if value >= 0.001 else f"{value:.1e}"

@@ -12,8 +12,6 @@ import os
 import shutil
 import sys
 import textwrap
-import types
-import typing
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -23,8 +21,9 @@ from erag_ray.config.keys.names import (
     config_in,
     field_hints,
     field_types,
+    inner_hint,
     is_config,
-    members_of,
+    type_text,
     unknown_key,
 )
 
@@ -37,7 +36,6 @@ OPTIONS = {
     "--print_config": "Print all keys with their values, and exit.",
 }
 SIGNS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}
-_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "value"}
 
 
 def help_text(kind: type, description: str, words: Sequence[str]) -> str:
@@ -85,11 +83,8 @@ def _group(kind: type, path: str, shown: Sequence[str] = ()) -> Iterator[str]:
 
 def _config_at(kind: Any, path: str) -> Any:
     """Return the config below a key with dots, also one of several by name."""
-    for name in path.split("."):
-        hint = field_hints(kind).get(name)
-        named = [typing.get_args(one)[1] for one in members_of(hint) if typing.get_origin(one) is dict]
-        kind = config_in(named[0] if named else hint)
-    return kind
+    hint = functools.reduce(inner_hint, path.split("."), kind)
+    return config_in(inner_hint(hint, "") or hint)
 
 
 def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:
@@ -106,23 +101,9 @@ def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:
         if default is dataclasses.MISSING
         else f", default: {default if isinstance(default, str) else json.dumps(default, default=dataclasses.asdict)}"
     )
-    bounds = "".join(
-        f" {SIGNS[sign]} {bound}" for sign, bound in bounds_in(field_types(config)[name]).items()
-    )
-    first, *others = map(_kind, members_of(hint))
-    kinds = " or ".join([first + bounds, *others])
+    signs = [f"{SIGNS[sign]} {bound}" for sign, bound in bounds_in(field_types(config)[name]).items()]
+    kinds = ", ".join([type_text(hint), *filter(None, [" ".join(signs)])])
     yield from _entry(f"--{full} {name.upper()}", f"{_texts(config)[name]} ({kinds}{shown})")
-
-
-def _kind(hint: Any) -> str:
-    origin, inside = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return "one of " + ", ".join(map(str, inside))
-    if origin is list:
-        return f"list of {_kind(inside[0])}s".replace("keyss", "keys")
-    if origin is dict:
-        return f"name: {_kind(inside[1])}"
-    return "keys" if is_config(hint) else "null" if hint is types.NoneType else _NAMES[hint]
 
 
 @functools.cache

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import yaml
@@ -19,7 +18,7 @@ from erag_ray.config.keys.names import config_in, inner_hint, is_config, is_raw,
 from erag_ray.config.keys.scalars import written
 from erag_ray.config.keys.values import build
 from erag_ray.support.masking import masked_message
-from erag_ray.support.uris import searched_in, uri_fault
+from erag_ray.support.uris import searched_in
 
 Config = TypeVar("Config")
 PRINT = "--print_config"
@@ -36,7 +35,7 @@ def parse(kind: type[Config], description: str, argv: Sequence[str] | None = Non
             sys.stdout.write(help_text(kind, description, helps))
             raise SystemExit(0)
         tree = _tree(kind, [word for word in words if word != PRINT], locations)
-        config: Config = expand(build(kind, tree))
+        config: Config = build(kind, tree)
     except KeysError as error:
         _refuse([f"{location_of(problem.key, locations)}{problem.text}" for problem in error.keyed])
     except (OSError, ValueError) as error:
@@ -128,61 +127,3 @@ def _set(hint: Any, tree: Tree, names: Sequence[str], value: Any) -> None:
 def _is_key(kind: Any, option: str) -> bool:
     hint = functools.reduce(inner_hint, split_key(kind, option), kind)
     return hint not in (None, kind) and not option.endswith(".")
-
-
-def expand(config: Config) -> Config:
-    """The config with ``$NAME`` and ``~`` in its paths (the fields that its ``PATHS`` name) replaced.
-
-    Raises:
-        ValueError: an environment variable is not set, or a path contains a secret or options.
-    """
-    return map_paths(config, _expand_path)
-
-
-def map_paths(config: Config, change: Callable[[str], str]) -> Config:
-    """The config with every path (in the fields that its ``PATHS`` name, and in the configs inside it) changed."""
-    paths = getattr(config, "PATHS", ())
-    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
-    changed = {name: _mapped(value, change, is_path=name in paths) for name, value in values.items()}
-    return dataclasses.replace(config, **changed)  # type: ignore[type-var]
-
-
-def _mapped(value: Any, change: Callable[[str], str], *, is_path: bool) -> Any:
-    if isinstance(value, list):
-        return [_mapped(item, change, is_path=is_path) for item in value]
-    if isinstance(value, dict):
-        return {name: _mapped(item, change, is_path=is_path) for name, item in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return map_paths(value, change)
-    return change(value) if is_path and value is not None else value
-
-
-def paths_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the key and the path of every path of a config, and of the configs inside it."""
-    for name in (field.name for field in dataclasses.fields(config)):
-        value, key = getattr(config, name), f"{prefix}{name}"
-        if name in getattr(config, "PATHS", ()):
-            yield from ((key, path) for path in _flat(value))
-        for item_name, item in value.items() if isinstance(value, dict) else [("", value)]:
-            if dataclasses.is_dataclass(item):
-                yield from paths_of(item, f"{key}.{item_name}.".replace("..", "."))
-
-
-def _flat(value: Any) -> Iterator[str]:
-    if isinstance(value, list | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _flat(item)
-    elif value is not None:
-        yield value
-
-
-def _expand_path(path: str) -> str:
-    expanded = os.path.expanduser(os.path.expandvars(path))
-    unset = re.search(r"\$\{?(\w+)", expanded)
-    if unset:
-        raise ValueError(f"{path}: the environment variable {unset[1]} is not set")
-    if "\0" in expanded:
-        raise ValueError(f"{path!r}: a path cannot hold this character")
-    if fault := uri_fault(expanded):
-        raise ValueError(fault)
-    return expanded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 import types
 import typing
@@ -13,23 +12,21 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from erag_ray.config.keys.names import (
+    NUM_SHOWN,
     below,
-    bounds_in,
     field_hints,
-    field_types,
     is_config,
     is_required,
     members_of,
+    type_text,
     unknown_key,
 )
 from erag_ray.config.keys.scalars import Written, as_flag, as_number, as_whole
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import nearest
 
-OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
-NUM_SHOWN = 3
+RANGES = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 FORMS = {int: as_whole, float: as_number, bool: as_flag}
-_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Any: "a value"}
 
 
 class Problem(NamedTuple):
@@ -79,37 +76,39 @@ def problems_of(kind: type, error: ValidationError, key: str = "") -> list[Probl
 def _problems(kind: type, fault: Any, key: str) -> Iterator[Problem]:
     path, kind_of_fault, value = fault["loc"], fault["type"], fault["input"]
     if kind_of_fault in ("unexpected_keyword_argument", "invalid_key", "missing"):
-        config, parent, *_ = _at(kind, path[:-1], key)
+        config, parent, _ = _at(kind, path[:-1], key)
         text = f"{parent or 'the file'} must have the key {path[-1]}"
         if kind_of_fault != "missing":
             text = unknown_key(str(path[-1]), config, prefix=parent)
         yield Problem(below(parent, path[-1]), text)
         return
     of_name = path[-1:] == ("[key]",)
-    config, key, hint, bounds = _at(kind, path[:-2] if of_name else path, key)
-    if kind_of_fault == "value_error":
+    config, key, hint = _at(kind, path[:-2] if of_name else path, key)
+    bound = next(iter(fault.get("ctx", {})), "")
+    if kind_of_fault == "value_error" and not any(map(is_config, members_of(hint))):
+        yield Problem(key, f"{key}: {fault['ctx']['error']}")
+    elif kind_of_fault == "value_error":
         yield from _of_checks(fault["ctx"]["error"], field_hints(config), key)
     elif of_name:
         yield Problem(key, f"{key}: the name {value!r} is not a text. Write {str(value)!r}")
-    elif kind_of_fault in OF_RANGE:
-        yield Problem(key, f"{key} {_range(bounds)}, got {value}")
+    elif bound in RANGES:
+        yield Problem(key, f"{key} must be {RANGES[bound]} {fault['ctx'][bound]:g}, got {value}")
     elif value is None:
         yield Problem(key, f"{key} has no value; give one, or leave the key out")
     else:
         members = [member for member in members_of(hint) if member is not types.NoneType]
-        expected = " or ".join(map(_type_name, members_of(hint)))
-        yield Problem(key, f"{key}: expected {expected}, got {_got(value)}{_advice(members, value, key)}")
+        text = f"{key}: expected {type_text(hint)}, got {_got(value)}{_advice(members, value, key)}"
+        yield Problem(key, text)
 
 
-def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any, Mapping[str, Any]]:
-    """Return the config that a path ends in, the key, its type and its bounds; members of unions are no keys."""
-    config, hint, bounds = kind, kind, dict[str, Any]()
+def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any]:
+    """Return the config that a path ends in, the key and its type; members of unions are no keys."""
+    config, hint = kind, kind
     for part in path:
         for member in members_of(hint):
             origin, inside = typing.get_origin(member), typing.get_args(member)
             if part in field_hints(member):
                 config, hint, key = member, field_hints(member)[part], below(key, part)
-                bounds = bounds_in(field_types(member)[part])
             elif origin is dict:
                 hint, key = inside[1], below(key, part)
             elif origin is list and isinstance(part, int):
@@ -117,7 +116,7 @@ def _at(kind: Any, path: Sequence[Any], key: str) -> tuple[Any, str, Any, Mappin
             else:
                 continue
             break
-    return next(filter(is_config, members_of(hint)), config), key, hint, bounds
+    return next(filter(is_config, members_of(hint)), config), key, hint
 
 
 def _of_checks(error: ValueError, hints: Mapping[str, Any], key: str) -> Iterator[Problem]:
@@ -132,43 +131,6 @@ def _of_checks(error: ValueError, hints: Mapping[str, Any], key: str) -> Iterato
         yield Problem(below(key, name), f"{key}.{text}")
     else:
         yield Problem(name or key, text)
-
-
-def _range(bounds: Mapping[str, Any]) -> str:
-    """Return what must hold of a number with these bounds (``ge``, ``gt``, ``le``, ``lt``)."""
-    match bounds:
-        case {"ge": least, "le": most}:
-            return f"must lie in {least}..{most}"
-        case {"ge": least, "lt": end}:
-            return f"must lie from {least} to below {end}"
-        case {"gt": start, "le": most}:
-            return f"must lie above {start} and not above {most}"
-        case {"gt": start, "lt": end}:
-            return f"must lie between {start} and {end}"
-        case {"ge": 0}:
-            return "must not be negative"
-        case {"ge": least}:
-            return f"must be at least {least}"
-        case {"gt": start}:
-            return f"must be above {start}"
-    (most,) = bounds.values()
-    return f"must be at most {most}" if "le" in bounds else f"must be below {most}"
-
-
-def _type_name(hint: Any) -> str:
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
-    if is_config(hint):
-        # those that say which it is come first
-        names = filter(field_hints(hint).get, dict.fromkeys(["kind", "model", *field_hints(hint)]))
-        return f"keys ({', '.join(itertools.islice(names, NUM_SHOWN))}, ...)"
-    if origin is list:
-        inner = typing.get_args(hint)[0]
-        return "a list of " + {str: "texts", int: "whole numbers", float: "numbers"}.get(
-            inner, "entries with keys"
-        )
-    return "null" if hint is types.NoneType else "names with values" if origin is dict else _NAMES[hint]
 
 
 def _got(value: Any) -> str:
@@ -199,7 +161,8 @@ def _advice(members: Sequence[Any], value: Any, key: str) -> str:
         needed = [field.name for field in dataclasses.fields(member) if is_required(field)]
         names = [*needed, *filter("model".__eq__, field_hints(member))]
         return f". Write {key}.{names[0]}: {value}" if names else ""
-    if member in FORMS and not isinstance(FORMS[member](Written(value)), str):
+    is_text = getattr(value, "is_quoted", True)
+    if member in FORMS and is_text and not isinstance(FORMS[member](Written(value)), str):
         return f". Write {value} without quotes"
     near = nearest(value, ("true", "false")) if member is bool else None
     return f". Did you mean {near}?" if near else ""

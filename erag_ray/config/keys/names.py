@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import types
 import typing
 from collections.abc import Hashable, Iterator, Mapping
@@ -12,6 +13,15 @@ from typing import Any
 from erag_ray.support.registry import nearest
 
 BOUNDS = ("ge", "gt", "le", "lt")
+NUM_SHOWN = 3
+TYPES = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Any: "a value",
+    types.NoneType: "null",
+}
 GONE = {
     "config": "give both files on the command line, the first one first: --config FIRST --config SECOND",
     "calibrate": "run the job on a sample (num_queries: 20), then with dry_run: true, which says what the rest takes",
@@ -60,6 +70,27 @@ def config_in(hint: Any) -> Any:
 def members_of(hint: Any) -> tuple[Any, ...]:
     """Return the types of a union; of another type, the type."""
     return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+
+
+def type_text(hint: Any) -> str:
+    """Return a type in words, such as "a whole number or null"."""
+    return " or ".join(map(_member_text, members_of(hint)))
+
+
+def _member_text(hint: Any) -> str:
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(str, inside))}"
+    if origin is list:
+        (item,) = inside
+        return f"a list of {TYPES[item][2:]}s" if item in TYPES else f"a list of entries: {type_text(item)}"
+    if origin is dict:
+        return "names with values"
+    if is_config(hint):
+        # those that say which it is come first
+        names = filter(field_hints(hint).get, dict.fromkeys(["kind", "model", *field_hints(hint)]))
+        return f"keys ({', '.join(itertools.islice(names, NUM_SHOWN))}, ...)"
+    return TYPES[hint]
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:

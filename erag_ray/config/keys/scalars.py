@@ -15,6 +15,8 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+from erag_ray.support.uris import uri_fault
+
 NULLS = ("", "~", "null", "Null", "NULL")
 BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _WHOLE = re.compile(r"[-+]?[0-9][0-9_]*")
@@ -91,3 +93,19 @@ def as_any(value: Any) -> Any:
     )
     read = (form(value) for form in forms)
     return next((scalar for scalar in read if not isinstance(scalar, str)), str(value))
+
+
+def expanded(path: str) -> str:
+    """Return a path with ``$NAME`` and ``~`` replaced.
+
+    Raises:
+        ValueError: an environment variable is not set, or the path contains a secret or options.
+    """
+    result = os.path.expanduser(os.path.expandvars(path))
+    if unset := re.search(r"\$\{?(\w+)", result):
+        raise ValueError(f"{path}: the environment variable {unset[1]} is not set")
+    if "\0" in result:
+        raise ValueError(f"{path!r}: a path cannot hold this character")
+    if fault := uri_fault(result):
+        raise ValueError(fault)
+    return result

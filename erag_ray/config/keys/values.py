@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import pydantic.dataclasses
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from erag_ray.config.keys.messages import KeysError, Problem, problems_of
-from erag_ray.config.keys.scalars import as_any, as_flag, as_number, as_text, as_whole
+from erag_ray.config.keys.names import below, field_types
+from erag_ray.config.keys.scalars import as_any, as_flag, as_number, as_text, as_whole, expanded
 
 Config = TypeVar("Config")
 # built when a job is checked: a help needs none
 CONFIG = pydantic.ConfigDict(extra="forbid", defer_build=True)
 Text = Annotated[str, BeforeValidator(as_text), Field(strict=True)]
+EXPANDED = AfterValidator(expanded)
+Path = Annotated[Text, EXPANDED]
+"""A path or URI, in which ``$NAME`` and ``~`` are replaced."""
 Whole = Annotated[int, BeforeValidator(as_whole), Field(strict=True)]
 Number = Annotated[float, BeforeValidator(as_number), Field(strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, BeforeValidator(as_flag), Field(strict=True)]
@@ -90,3 +94,19 @@ def require(condition: bool, message: str) -> None:
     """Raise ValueError with the message if the condition does not hold; the message starts with the key."""
     if not condition:
         raise ValueError(message)
+
+
+def paths_of(config: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield key and path of every `Path` of a config, and of the configs inside it."""
+    for name, hint in field_types(type(config)).items():
+        value, full = getattr(config, name), below(key, name)
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        if _is_path(hint):
+            yield from ((full, path) for path in items if path is not None)
+        for item_name, item in value.items() if isinstance(value, dict) else [("", value)]:
+            if dataclasses.is_dataclass(item):
+                yield from paths_of(item, below(full, item_name) if item_name else full)
+
+
+def _is_path(hint: Any) -> bool:
+    return EXPANDED in getattr(hint, "__metadata__", ()) or any(map(_is_path, typing.get_args(hint)))

@@ -63,7 +63,7 @@ class ScoreRule:
         if self.for_all or not self.is_chat or dataset.score != "exact_match":
             return ""
         return (
-            f"data set {name!r}: score {self.score(dataset)}, since the reader is a chat model "
+            f"data set {name!r}: score {self.score(dataset)}, since outputs may be sentences "
             f"(score: {dataset.score} for whole outputs)"
         )
 

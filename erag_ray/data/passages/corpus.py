@@ -22,11 +22,10 @@ from erag_ray.data.files.jsonl import Paths, Span, listed, numbered
 from erag_ray.data.passages.load import CORPUS_COLUMNS
 from erag_ray.data.passages.pages import page_spans, read_pages
 from erag_ray.data.passages.splitters import Splitter, splitter_named
-from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.fingerprints import file_stamp, fingerprint
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CORPUS
-from erag_ray.store.sharded_tasks import Do, Tasks, do_tasks, part, undone
+from erag_ray.store.sharded_tasks import Do, Tasks, do_tasks, open_array, part, undone, write_array
 from erag_ray.store.tables import TableStore
 from erag_ray.support.uris import is_uri
 

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.analyses.columns import DatasetColumns, by_dataset, table_of
+from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import with_slices
 from erag_ray.annotators import SUFFICES
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES
 from erag_ray.measures.agreement import agree, mean_intervals, share_intervals
-from erag_ray.store.schemas import UTILITY
 
 EFFECTS: Mapping[str, str] = {
     "credited": "useful alone and credited: the label is right",
@@ -34,6 +33,19 @@ CELL = "(cell)"
 """The slice by cell: its questions differ from run to run."""
 LISTS, DOCUMENTS = "lists", "documents"
 LIST = ["reader", "score", "run_id", "depth", "credit"]
+
+
+class Credited(NamedTuple):
+    """Documents with a credit, and how their questions are grouped."""
+
+    documents: pl.DataFrame
+    """Of `labelled_credits`."""
+    datasets: Sequence[DatasetColumns]
+    """The questions that have a credit, without columns."""
+    slices: pl.DataFrame
+    """SLICES."""
+    cells: pl.DataFrame
+    """CELLS of lists of the credits' depth."""
 
 
 class Part(NamedTuple):
@@ -65,50 +77,16 @@ def labelled_credits(credits: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFram
     return pl.concat(part.select(columns) for part in parts)
 
 
-def credited_datasets(
-    documents: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> list[DatasetColumns]:
-    """Return the questions that have a credit, by dataset, without columns; for `credit_agreement`."""
-    credited = queries.join(documents, on="query_id", how="semi", maintain_order="left")
-    return by_dataset([], pl.DataFrame(UTILITY.empty()), credited, settings)
-
-
-def parts_of(dataset: DatasetColumns, slices: pl.DataFrame, cells: pl.DataFrame) -> Iterator[Part]:
-    """Yield the whole dataset, its slices, and the cells of each run."""
-    yield Part("", "", "", dataset)
-    for name, value, part in with_slices(dataset, slices):
-        yield Part(name, value, "", part)
-    for (run_id, cell), rows in cells.group_by("run_id", "cell", maintain_order=True):
-        is_in = dataset.query_ids.is_in(rows["query_id"].implode()).to_numpy()
-        if cell is not None and is_in.any():
-            yield Part(CELL, str(cell), str(run_id), dataset.among(is_in))
-
-
-def credit_agreement(
-    documents: pl.DataFrame,
-    datasets: Sequence[DatasetColumns],
-    slices: pl.DataFrame,
-    cells: pl.DataFrame,
-    settings: Settings,
-) -> pl.DataFrame:
+def credit_agreement(credited: Credited, settings: Settings) -> pl.DataFrame:
     """Return CREDIT_AGREEMENT: over the documents of each list, averaged over lists, and over those of all lists.
 
     A list counts where its labels vary and its credits do.
-
-    Args:
-        documents: `labelled_credits`.
-        datasets: `credited_datasets`.
-        slices: SLICES.
-        cells: CELLS of lists of the credits' depth.
-        settings: whose statistics and confidence are taken.
     """
-    with_lists = _with_list_agreement(documents, settings.statistics)
+    with_lists = _with_list_agreement(credited.documents, settings.statistics)
     rows = [
-        (whole.dataset, *names, *row)
-        for whole in datasets
-        for part in parts_of(whole, slices, cells)
-        for names, group in _groups(with_lists, part, [*LIST, "annotator"])
-        for row in _agreements(group, part.dataset.draws.weights, settings)
+        (*names, *row)
+        for names, group, weights in _groups(credited._replace(documents=with_lists), [*LIST, "annotator"])
+        for row in _agreements(group, weights, settings)
     ]
     return table_of(rows, CREDIT_AGREEMENT)
 
@@ -128,18 +106,32 @@ def _with_list_agreement(documents: pl.DataFrame, statistics: Sequence[str]) -> 
     return documents.join(of_lists, on=keys, how="left", maintain_order="left")
 
 
-def _groups(
-    documents: pl.DataFrame, part: Part, keys: Sequence[str]
-) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
-    """Yield the documents of a part by reader, score, run and the rest of ``keys``, with the names of their rows.
+def _parts(credited: Credited) -> Iterator[Part]:
+    """Yield each whole dataset, its slices, and the cells of each run."""
+    for dataset in credited.datasets:
+        yield Part("", "", "", dataset)
+        for name, value, part in with_slices(dataset, credited.slices):
+            yield Part(name, value, "", part)
+        for (run_id, cell), rows in credited.cells.group_by("run_id", "cell", maintain_order=True):
+            is_in = dataset.has(rows["query_id"])
+            if cell is not None and is_in.any():
+                yield Part(CELL, str(cell), str(run_id), dataset.among(is_in))
 
-    The column position is that of the question.
+
+def _groups(
+    credited: Credited, keys: Sequence[str]
+) -> Iterator[tuple[tuple[object, ...], pl.DataFrame, npt.NDArray[np.int16]]]:
+    """Yield the documents of each part by `LIST` and further keys, with the names of their rows and the draws.
+
+    The column position is that of the question among the part's, [num_draws, num_questions].
     """
-    positions = pl.DataFrame({"query_id": part.dataset.query_ids}).with_row_index("position")
-    selected = documents if not part.run_id else documents.filter(run_id=part.run_id)
-    joined = selected.join(positions, on="query_id", maintain_order="left")
-    for names, group in joined.group_by(keys, maintain_order=True):
-        yield (*names[:4], part.slice, part.value, *names[4:]), group
+    for part in _parts(credited):
+        positions = pl.DataFrame({"query_id": part.dataset.query_ids}).with_row_index("position")
+        documents = credited.documents.filter(run_id=part.run_id) if part.run_id else credited.documents
+        joined = documents.join(positions, on="query_id", maintain_order="left")
+        for names, group in joined.group_by(keys, maintain_order=True):
+            of_group = (part.dataset.dataset, *names[:4], part.slice, part.value, *names[4:])
+            yield of_group, group, part.dataset.draws.weights
 
 
 def _agreements(
@@ -164,28 +156,15 @@ def _agreements(
         yield (statistic, DOCUMENTS, pooled.value, pooled.low, pooled.high, *counts, pooled.reason)
 
 
-def credit_shares(
-    documents: pl.DataFrame,
-    datasets: Sequence[DatasetColumns],
-    slices: pl.DataFrame,
-    cells: pl.DataFrame,
-    settings: Settings,
-) -> pl.DataFrame:
+def credit_shares(credited: Credited, settings: Settings) -> pl.DataFrame:
     """Return CREDIT_SHARES: the share of documents with each of `EFFECTS`, over those with both label and credit.
 
-    Args:
-        documents: `with_effects`.
-        datasets: as `credit_agreement`.
-        slices: of the questions.
-        cells: CELLS.
-        settings: whose confidence is taken.
+    The documents are those of `with_effects`.
     """
     rows = [
-        (whole.dataset, *names, *row)
-        for whole in datasets
-        for part in parts_of(whole, slices, cells)
-        for names, group in _groups(documents, part, LIST)
-        for row in _shares(group, part.dataset.draws.weights, settings.confidence)
+        (*names, *row)
+        for names, group, weights in _groups(credited, LIST)
+        for row in _shares(group, weights, settings.confidence)
     ]
     return table_of(rows, CREDIT_SHARES)
 

@@ -1,4 +1,4 @@
-"""Lists that credits and orders need answers to. Pure.
+"""Subsets of lists that credits need answers to, and credits from their scores. Pure.
 
 Every credit of a document is a weighted sum of differences: the score with a subset of its list minus the score
 without the document. Subsets keep the order of the list, and each distinct one is answered once.
@@ -17,6 +17,9 @@ import polars as pl
 import pyarrow as pa
 import xxhash
 
+from erag_ray.extras.credit.schemas import CREDITS
+from erag_ray.store.schemas import conform
+
 Bools = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.uint64]
 LISTS_AT_A_TIME = 128
@@ -24,8 +27,10 @@ LISTS_AT_A_TIME = 128
 WORD = 64
 EXACT = -1
 """Number of the sample of a credit for which nothing is sampled."""
-SHUFFLE = 1 << 32
-"""Number of the order of a shuffled list: none of shapley's, which count from 0."""
+LIST = ["run_id", "query_id"]
+DIGITS = 12
+"""Credits are compared to this many digits: equal differences must tie."""
+CREDIT = ["reader", "score", *LIST, "credit", "doc_id", "rank"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +151,7 @@ def _differences(
 ) -> Iterator[_Differences]:
     """Yield the differences behind each credit.
 
-    Args:
-        documents: query_id, doc_id of lists of ``length`` documents, list after list.
-        length: of each list.
-        credits: as `credit_lists`.
-        num_permutations: the same.
-        seed: the same.
+    ``documents`` are query_id, doc_id of lists of ``length`` documents, list after list.
     """
     num_lists = documents.height // length
     one, ranks = np.ones(length), np.arange(length)
@@ -204,7 +204,7 @@ def _sampled(documents: pl.DataFrame, length: int, num_permutations: int, seed: 
     """Return the differences along permutations, in pairs of one and its reverse (antithetic sampling)."""
     num_lists, num_pairs = documents.height // length, num_permutations // 2
     keys = document_keys(documents, seed).reshape(num_lists, 1, length)
-    orders = np.argsort(_mixed(keys ^ _mixed(np.arange(num_pairs, dtype=np.uint64))[:, None]), axis=2)
+    orders = np.argsort(mixed(keys ^ mixed(np.arange(num_pairs, dtype=np.uint64))[:, None]), axis=2)
     positions = np.argsort(np.concatenate([orders, orders[:, :, ::-1]], axis=1), axis=2)
     subsets = positions[:, :, None, :] <= positions[:, :, :, None]
     lists, permutations, ranks = (part.ravel() for part in np.indices(positions.shape))
@@ -225,7 +225,7 @@ def document_keys(documents: pl.DataFrame, seed: int) -> Keys:
     return np.fromiter(hashes, np.uint64, documents.height)
 
 
-def _mixed(values: Keys) -> Keys:
+def mixed(values: Keys) -> Keys:
     """Return SplitMix64's hash of each value (Steele, Lea & Flood 2014)."""
     mixed = values + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -234,35 +234,36 @@ def _mixed(values: Keys) -> Keys:
     return hashes
 
 
-def order_lists(
-    ranked: pl.DataFrame, orders: Sequence[str], unrelated: pl.DataFrame, seed: int
-) -> pl.DataFrame:
-    """Return changed lists: columns run_id, query_id, depth, order, doc_ids.
+def credits_of(lists: CreditLists, scores: pl.DataFrame) -> pl.DataFrame:
+    """Return CREDITS: the weighted sum of a document's differences, with its standard error over samples.
+
+    A sample of shapley is a permutation with its reverse: the standard error is that of the mean of independent pairs.
+    It is 0 if nothing is sampled, and only then: null (unknown) if all samples of a credit are equal. A document of
+    which a score is null, not judged, has a null credit.
 
     Args:
-        ranked: run_id, query_id, depth, doc_ids.
-        orders: of `config.job.ORDERS`.
-        unrelated: query_id, doc_id: documents to put before or after; a question without any has no such list.
-        seed: of the shuffling.
+        lists: of `credit_lists`.
+        scores: reader, score, run_id, query_id, subset, value: of every subset.
     """
-    others = unrelated.group_by("query_id", maintain_order=True).agg(others="doc_id")
-    lists = ranked.join(others, on="query_id", how="left", maintain_order="left")
-    changed = {
-        "reversed": pl.col("doc_ids").list.reverse(),
-        "shuffled": pl.coalesce(_shuffled(ranked, seed), "doc_ids"),
-        "unrelated_before": pl.concat_list("others", "doc_ids"),
-        "unrelated_after": pl.concat_list("doc_ids", "others"),
-    }
-    names = ["run_id", "query_id", "depth"]
-    parts = [lists.select(*names, order=pl.lit(name), doc_ids=changed[name]) for name in orders]
-    return pl.concat(parts).drop_nulls("doc_ids")
-
-
-def _shuffled(ranked: pl.DataFrame, seed: int) -> pl.Series:
-    """Return the documents of each list in a random order; null for an empty list."""
-    numbered = ranked.select("query_id", "doc_ids").with_row_index("list")
-    documents = numbered.explode("doc_ids").rename({"doc_ids": "doc_id"}).drop_nulls("doc_id")
-    keys = _mixed(document_keys(documents, seed) ^ np.uint64(SHUFFLE))
-    ordered = documents.with_columns(key=pl.Series(keys)).sort("list", "key")
-    lists = ordered.group_by("list", maintain_order=True).agg(doc_ids="doc_id")
-    return numbered.select("list").join(lists, on="list", how="left", maintain_order="left")["doc_ids"]
+    of_subset = scores.select(*LIST, "reader", "score", "subset", "value")
+    without = of_subset.select(*LIST, without_subset="subset", lower="value")
+    joined = lists.differences.join(of_subset, left_on=[*LIST, "with_subset"], right_on=[*LIST, "subset"])
+    both = joined.join(without, on=[*LIST, "without_subset"])
+    weighted = pl.col("weight") * (pl.col("value") - pl.col("lower"))
+    is_judged = pl.col("value").is_not_null() & pl.col("lower").is_not_null()
+    by_sample = both.group_by(*CREDIT, "sample").agg(part=weighted.sum(), is_judged=is_judged.all())
+    is_exact, judged = (pl.col("sample") == EXACT).all(), pl.col("is_judged").all()
+    # the sum of n parts has the standard error of n times their mean
+    spread = (pl.col("part").std() * pl.len().sqrt()).round(DIGITS)
+    error = pl.when(is_exact).then(0.0).when(spread > 0).then(spread)
+    credits = (
+        by_sample.sort("sample")
+        .group_by(CREDIT)
+        .agg(
+            value=pl.when(judged).then(pl.col("part").sum().round(DIGITS)),
+            standard_error=pl.when(judged).then(error),
+        )
+    )
+    depths = lists.subsets.select(*LIST, "depth").unique()
+    table = credits.join(depths, on=LIST).select(CREDITS.columns.names).sort(CREDITS.key)
+    return pl.DataFrame(conform(table, CREDITS))

@@ -1,20 +1,57 @@
-"""ORDER_UTILITY and UTILITY -> ORDER_EFFECTS: how far order and company of a list move the score. Pure."""
+"""Changed lists, and ORDER_EFFECTS: how far order and company of a list move the score. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
-from erag_ray.analyses.settings import ANY, Floats, Settings
+from erag_ray.analyses.settings import ANY, Settings
+from erag_ray.extras.credit.lists import document_keys, mixed
 from erag_ray.extras.credit.schemas import ORDER_EFFECTS
 from erag_ray.measures.agreement import Family, paired_differences, wilson_interval
 
 TOO_FEW = "fewer than 2 questions are judged both ways"
 NEVER_CHANGES = "no question's score changes"
 LIST = ("reader", "score", "run_id", "depth")
+SHUFFLE = 1 << 32
+"""Number of the order of a shuffled list: none of shapley's, which count from 0."""
+
+
+def order_lists(
+    ranked: pl.DataFrame, orders: Sequence[str], unrelated: pl.DataFrame, seed: int
+) -> pl.DataFrame:
+    """Return changed lists: columns run_id, query_id, depth, order, doc_ids.
+
+    Args:
+        ranked: run_id, query_id, depth, doc_ids.
+        orders: of `config.job.ORDERS`.
+        unrelated: query_id, doc_id: documents to put before or after; a question without any has no such list.
+        seed: of the shuffling.
+    """
+    others = unrelated.group_by("query_id", maintain_order=True).agg(others="doc_id")
+    lists = ranked.join(others, on="query_id", how="left", maintain_order="left")
+    changed = {
+        "reversed": pl.col("doc_ids").list.reverse(),
+        "shuffled": pl.coalesce(_shuffled(ranked, seed), "doc_ids"),
+        "unrelated_before": pl.concat_list("others", "doc_ids"),
+        "unrelated_after": pl.concat_list("doc_ids", "others"),
+    }
+    names = ["run_id", "query_id", "depth"]
+    parts = [lists.select(*names, order=pl.lit(name), doc_ids=changed[name]) for name in orders]
+    return pl.concat(parts).drop_nulls("doc_ids")
+
+
+def _shuffled(ranked: pl.DataFrame, seed: int) -> pl.Series:
+    """Return the documents of each list in a random order; null for an empty list."""
+    numbered = ranked.select("query_id", "doc_ids").with_row_index("list")
+    documents = numbered.explode("doc_ids").rename({"doc_ids": "doc_id"}).drop_nulls("doc_id")
+    keys = mixed(document_keys(documents, seed) ^ np.uint64(SHUFFLE))
+    ordered = documents.with_columns(key=pl.Series(keys)).sort("list", "key")
+    lists = ordered.group_by("list", maintain_order=True).agg(doc_ids="doc_id")
+    return numbered.select("list").join(lists, on="list", how="left", maintain_order="left")["doc_ids"]
 
 
 def order_effects(
@@ -25,11 +62,7 @@ def order_effects(
     p-values by `agreement.paired_test`, adjusted by Holm over all runs, depths and orders of one dataset and
     reader. Questions without a changed list count as dropped.
 
-    Args:
-        changed: ORDER_UTILITY.
-        utility: UTILITY.
-        queries: QUERIES; those without a row in ``changed`` are left out.
-        settings: whose confidence is taken.
+    ``changed`` is ORDER_UTILITY; QUERIES without a row in it are left out.
     """
     sampled = queries.join(changed, on="query_id", how="semi", maintain_order="left")
     columns = {
@@ -45,47 +78,27 @@ def order_effects(
 
 def _rows(dataset: DatasetColumns, settings: Settings) -> Iterator[tuple[object, ...]]:
     changed, unchanged = measured_and_used(dataset.of_runs)
-    if not changed:
-        return
     as_is = {_list_of(name): column for name, column in unchanged}
     alpha = 1 - settings.confidence
     families: dict[tuple[object, ...], Family] = {}
     rows = []
     for name, column in changed:
         differences = paired_differences(column, as_is[_list_of(name)])
-        reason = _reason(differences)
+        judged = differences[~np.isnan(differences)]
+        reason = TOO_FEW if len(judged) < 2 else None if judged.any() else NEVER_CHANGES
         key = (name["reader"], name["score"])
         index = None if reason else families.setdefault(key, Family()).add(differences)
-        rows.append((name, differences, reason, key, index))
+        rows.append((name, judged, len(differences) - len(judged), reason, key, index))
     tests = {key: family.adjusted(alpha) for key, family in families.items()}
-    for name, differences, reason, key, index in rows:
-        figures: tuple[float | None, ...] = (_mean(differences), *[None] * 6)
+    for name, judged, num_dropped, reason, key, index in rows:
+        figures: tuple[float | None, ...] = (float(judged.mean()) if len(judged) else None, *[None] * 6)
         if index is not None:
             test, level = tests[key][index].test, tests[key][index].level
             plain = (*test.interval(alpha), test.p_value)
             figures = (test.mean, *plain, *test.interval(level), tests[key][index].p_adjusted)
-        last = _share_changed(differences, settings.confidence)
-        yield (*_list_of(name), name["measure"], *figures, *last, reason)
-
-
-def _mean(differences: Floats) -> float | None:
-    judged = differences[~np.isnan(differences)]
-    return float(judged.mean()) if len(judged) else None
+        share = wilson_interval(int((judged != 0).sum()), len(judged), settings.confidence)
+        yield (*_list_of(name), name["measure"], *figures, *share, len(judged), num_dropped, reason)
 
 
 def _list_of(name: Mapping[str, object]) -> tuple[object, ...]:
     return tuple(name[key] for key in LIST)
-
-
-def _reason(differences: Floats) -> str | None:
-    judged = differences[~np.isnan(differences)]
-    if len(judged) < 2:
-        return TOO_FEW
-    return None if judged.any() else NEVER_CHANGES
-
-
-def _share_changed(differences: Floats, confidence: float) -> tuple[object, ...]:
-    """Return the share of questions whose score changes, its interval, and how many count and do not."""
-    judged = differences[~np.isnan(differences)]
-    interval = wilson_interval(int((judged != 0).sum()), len(judged), confidence)
-    return (*interval, len(judged), len(differences) - len(judged))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from erag_ray.analyses.cells import CELLS, cells_of
-from erag_ray.analyses.columns import DatasetColumns
+from erag_ray.analyses.columns import by_dataset
 from erag_ray.analyses.contract import RESAMPLED, Analysis, Evaluation
 from erag_ray.analyses.evaluation import check_made
 from erag_ray.analyses.slices import slices_of
@@ -17,14 +17,14 @@ from erag_ray.annotators import unrelated_pairs
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
 from erag_ray.extras.credit.agreement import (
+    Credited,
     credit_agreement,
     credit_shares,
-    credited_datasets,
     labelled_credits,
     with_effects,
 )
-from erag_ray.extras.credit.lists import CreditLists, credit_lists, order_lists
-from erag_ray.extras.credit.orders import order_effects
+from erag_ray.extras.credit.lists import CreditLists, credit_lists, credits_of
+from erag_ray.extras.credit.orders import order_effects, order_lists
 from erag_ray.extras.credit.schemas import (
     CREDIT_AGREEMENT,
     CREDIT_SHARES,
@@ -33,7 +33,6 @@ from erag_ray.extras.credit.schemas import (
     ORDER_UTILITY,
 )
 from erag_ray.extras.credit.show import show_agreement, show_orders, show_shares
-from erag_ray.extras.credit.values import credits_of
 from erag_ray.inputs.dependencies import end_to_end_settings
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.inputs.reader_sample import sampled
@@ -101,20 +100,15 @@ def _ranked(config: JobConfig, inputs: Inputs, depths: Sequence[int]) -> pl.Data
 def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Score the answers to subsets and changed lists, sealed as CREDITS and ORDER_UTILITY; nothing if not asked for.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        finished: the finished inference stage, with the requests for `further_lists`.
+    ``finished`` has the requests for `further_lists`.
 
     Raises:
         JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
     """
-    for schema, names, make in (
-        (CREDITS, config.credits, _make_credits),
-        (ORDER_UTILITY, config.orders, _make_order_utility),
-    ):
-        if names:
-            _ensure(config, inputs, finished, schema, functools.partial(make, config, inputs, finished))
+    if config.credits:
+        _ensure(config, inputs, finished, CREDITS, _make_credits)
+    if config.orders:
+        _ensure(config, inputs, finished, ORDER_UTILITY, _make_order_utility)
 
 
 def _ensure(
@@ -122,7 +116,7 @@ def _ensure(
     inputs: Inputs,
     finished: Finished,
     schema: TableSchema,
-    make: Callable[[Append], Mapping[str, object]],
+    make: Callable[[JobConfig, Inputs, Finished, Append], Mapping[str, object]],
 ) -> None:
     store = TableStore(config.out)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
@@ -135,7 +129,7 @@ def _ensure(
             sources=digests(store, [QUERIES, RUNS, PROVENANCE, CORPUS]),
             inputs=frame_digests({"requests": finished.requests, "outputs": outputs, **judged}),
             names=scores_of(inputs.queries),
-            make=make,
+            make=functools.partial(make, config, inputs, finished),
         )
         if not ensure(stage, store):
             say(f"{stage.name}: as sealed before")
@@ -166,8 +160,7 @@ def _make_order_utility(
 ) -> Mapping[str, object]:
     lists = changed_lists(config, inputs)
     scores, notes = _scored(config, inputs, finished, lists, "changed lists")
-    table = scores.select(ORDER_UTILITY.columns.names).sort(ORDER_UTILITY.key)
-    append(ORDER_UTILITY, table)
+    append(ORDER_UTILITY, scores.select(ORDER_UTILITY.columns.names).sort(ORDER_UTILITY.key))
     return {"notes": notes}
 
 
@@ -198,26 +191,26 @@ def _check(schema: TableSchema, config: JobConfig, inputs: Inputs, tables: Table
     check_made(tables, schema, "end_to_end", credit_settings(config, inputs, schema))
 
 
-def _of_credits(
-    evaluation: Evaluation,
-) -> tuple[pl.DataFrame, list[DatasetColumns], pl.DataFrame, pl.DataFrame]:
-    """Return credits with their labels, the questions that have one, the slices, and the cells of their lists."""
-    queries = evaluation.inputs.queries
+def _credited(evaluation: Evaluation) -> Credited:
     credits, cells = evaluation.tables.read(CREDITS), evaluation.once(cells_of)
     documents = labelled_credits(credits, evaluation.labels)
-    of_depth = cells.join(credits.select("depth").unique(), on="depth", how="semi", maintain_order="left")
-    datasets = credited_datasets(documents, queries, evaluation.settings)
-    return documents, datasets, evaluation.once(slices_of), of_depth
+    queries = evaluation.inputs.queries.join(documents, on="query_id", how="semi", maintain_order="left")
+    return Credited(
+        documents=documents,
+        datasets=by_dataset([], pl.DataFrame(UTILITY.empty()), queries, evaluation.settings),
+        slices=evaluation.once(slices_of),
+        cells=cells.join(credits.select("depth").unique(), on="depth", how="semi", maintain_order="left"),
+    )
 
 
 def _make_agreement(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
-    return [credit_agreement(*evaluation.once(_of_credits), evaluation.settings)]
+    return [credit_agreement(evaluation.once(_credited), evaluation.settings)]
 
 
 def _make_shares(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
-    documents, datasets, slices, cells = evaluation.once(_of_credits)
-    effects = with_effects(documents, evaluation.utility, evaluation.settings.threshold)
-    return [credit_shares(effects, datasets, slices, cells, evaluation.settings)]
+    credited = evaluation.once(_credited)
+    effects = with_effects(credited.documents, evaluation.utility, evaluation.settings.threshold)
+    return [credit_shares(credited._replace(documents=effects), evaluation.settings)]
 
 
 def _make_effects(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:

@@ -90,13 +90,7 @@ def _by_dataset(side: Side, key: str) -> dict[str, Any]:
 
 
 def differences(baseline: Side, candidate: Side, depth: int) -> list[Difference]:
-    """Return all that differs between two sides that `check_same` has passed.
-
-    Args:
-        baseline: the baseline.
-        candidate: the candidate.
-        depth: number of documents that the reader gets in both.
-    """
+    """Return all that differs between two sides that `check_same` has passed, at ``depth`` documents for the reader."""
     sides = baseline, candidate
     return [*_lists(*sides, depth), *_corpora(*sides), *_readers(*sides), *_listed_only(*sides)]
 

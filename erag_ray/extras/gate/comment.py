@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from erag_ray.analyses.answer import MAX_QUESTIONS
 from erag_ray.analyses.costs import cost_text
-from erag_ray.analyses.parts.formats import change, counted, number, quoted
+from erag_ray.analyses.parts.formats import change, counted, number, quoted, with_documents
 from erag_ray.analyses.parts.model import (
-    Column,
     DatasetVerdict,
     Finding,
     Format,
     Report,
     Section,
     Table,
-    Value,
 )
 from erag_ray.analyses.parts.model import Verdict as ReportVerdict
-from erag_ray.analyses.parts.shapes import columns, names, plain
+from erag_ray.analyses.parts.shapes import Row, estimate, field, listing, name_field, rows_of
 from erag_ray.extras.gate.changes import Difference
 from erag_ray.extras.gate.decide import Decision, Rule, Verdict
 from erag_ray.extras.gate.side import Side
@@ -33,7 +32,7 @@ WIDTH = 60
 """Maximum number of characters of a quoted text."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
     """The decision of a gate, and all that it rests on."""
 
@@ -47,7 +46,7 @@ class Comparison:
     """Questions without an end-to-end score in one of the two; they are left out."""
     auxiliary: str | None = None
     """The annotator whose labels predict differences of these instead of that."""
-    num_predicted: Mapping[str, int] = field(default_factory=dict)
+    num_predicted: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Dataset -> questions whose difference is predicted; only of datasets with predictions."""
     changes: Sequence[Difference]
     decisions: Mapping[str, Decision]
@@ -73,7 +72,9 @@ def report_of(comparison: Comparison) -> Report:
 def comment_of(report: Report) -> str:
     """Return a report as Markdown; changes are only in their table."""
     findings = tuple(one for one in report.verdict.findings if one.topic != "run")
-    return markdown(replace(report, verdict=replace(report.verdict, findings=findings)))
+    return markdown(
+        dataclasses.replace(report, verdict=dataclasses.replace(report.verdict, findings=findings))
+    )
 
 
 def _headline(comparison: Comparison) -> str:
@@ -84,7 +85,7 @@ def _headline(comparison: Comparison) -> str:
     )
     return (
         f"{comparison.candidate.run}{where} against {comparison.baseline.run} of {comparison.baseline.folder}, "
-        f"{counted(comparison.depth, 'document')}: {comparison.verdict}"
+        f"{with_documents(comparison.depth)}: {comparison.verdict}"
     )
 
 
@@ -160,42 +161,38 @@ def _how(comparison: Comparison) -> str:
 
 
 def _by_dataset(comparison: Comparison) -> Table:
-    return Table(
-        name="datasets",
-        title="By dataset",
-        columns=(
-            *names("dataset", "score"),
-            *columns(("questions",), Format.COUNT),
-            *columns(("baseline", "candidate"), Format.NUMBER),
-            Column("difference", Format.CHANGE),
-            *columns(("won", "lost"), Format.COUNT),
-            *names("verdict"),
-        ),
-        rows=tuple(
-            _row(comparison.pairs.filter(dataset=name), name, one)
+    def count(row: Row, sign: int) -> int:
+        return int((row["pairs"]["difference"] * sign > 0).sum())
+
+    return listing(
+        (
+            {"dataset": name, "pairs": comparison.pairs.filter(dataset=name), **vars(one)}
             for name, one in comparison.decisions.items()
         ),
+        (
+            name_field("dataset", "dataset"),
+            name_field("score", lambda row: row["pairs"]["score"][0]),
+            field("questions", "num_questions", Format.COUNT),
+            field("baseline", lambda row: _mean(row["pairs"], "baseline")),
+            field("candidate", lambda row: _mean(row["pairs"], "candidate")),
+            field("difference", functools.partial(estimate, name="difference"), Format.CHANGE),
+            field("won", lambda row: count(row, 1), Format.COUNT),
+            field("lost", lambda row: count(row, -1), Format.COUNT),
+            name_field("verdict", "verdict"),
+        ),
+        name="datasets",
+        title="By dataset",
         caption=_how(comparison),
         is_main=True,
     )
 
 
-def _row(pairs: pl.DataFrame, name: str, one: Decision) -> tuple[Value, ...]:
-    means = (_mean(pairs, side) for side in ("baseline", "candidate"))
-    changed = (pairs.filter(pl.col("difference") * sign > 0).height for sign in (1, -1))
-    return (
-        *plain(name, pairs["score"][0], one.num_questions, *means),
-        Value(one.difference, one.low, one.high),
-        *plain(*changed, one.verdict),
-    )
-
-
 def _changed(comparison: Comparison) -> Table:
-    return Table(
+    return listing(
+        map(vars, comparison.changes),
+        (name_field("what", "kind"), field("baseline -> candidate", "text", Format.TEXT)),
         name="changes",
         title="What changed",
-        columns=(*names("what"), Column("baseline -> candidate", Format.TEXT)),
-        rows=tuple(plain(one.kind, one.text) for one in comparison.changes),
         is_main=True,
     )
 
@@ -214,20 +211,26 @@ def _questions(comparison: Comparison, way: str) -> Table:
         first = first.join(outputs, on="query_id", how="left", maintain_order="left")
     more = f"The {MAX_LISTED} largest of {rows.height:,}. " if rows.height > MAX_LISTED else ""
     page = f"{comparison.candidate.folder.rstrip('/')}/report/index.html#view=question&id=ID"
-    texts = ("question", "gold answer", "baseline's output", "candidate's output")
-    return Table(
+    texts = {
+        "question": "question",
+        "gold answer": "gold_answer",
+        "baseline's output": "baseline_output",
+        "candidate's output": "candidate_output",
+    }
+    return listing(
+        rows_of(first.with_columns(gold_answer=pl.col("answers").list.first())),
+        (
+            name_field("dataset", "dataset"),
+            name_field("id", "query_id"),
+            field("change", "difference", Format.CHANGE),
+            *(field(head, functools.partial(_quoted, key), Format.TEXT) for head, key in texts.items()),
+        ),
         name=way,
         title=f"Questions {way}",
-        columns=(*names("dataset", "id"), Column("change", Format.CHANGE), *columns(texts, Format.TEXT)),
-        rows=tuple(_question(row) for row in first.iter_rows(named=True)),
         caption=f"{more}A question with its documents: {page}",
         is_main=True,
     )
 
 
-def _question(row: Mapping[str, object]) -> tuple[Value, ...]:
-    answers = row["answers"]
-    gold = answers[0] if isinstance(answers, list) and answers else ""
-    outputs = (row["baseline_output"], row["candidate_output"])
-    texts = ("" if text is None else quoted(str(text), WIDTH) for text in (row["question"], gold, *outputs))
-    return (*plain(str(row["dataset"]), str(row["query_id"]), float(str(row["difference"]))), *plain(*texts))
+def _quoted(key: str, row: Row) -> str:
+    return "" if row[key] is None else quoted(row[key], WIDTH)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from erag_ray.config.keys.values import AtLeast1, Keys, Number, Text, require
+from erag_ray.config.keys.values import AtLeast1, Keys, Number, Path, Text, require
 
 Change = Literal["run", "retriever", "corpus", "reader", "prompt"]
 
@@ -15,15 +15,13 @@ Change = Literal["run", "retriever", "corpus", "reader", "prompt"]
 class GateConfig(Keys):
     """Whether a candidate is worse than a baseline by more than a margin; each is a run in the ``out`` of a job."""
 
-    PATHS: ClassVar = ("baseline", "candidate", "comment", "out")
-
-    baseline: Text = "results/baseline"
+    baseline: Path = "results/baseline"
     """Folder of the finished job that the candidate is measured against."""
 
     baseline_run: Text | None = None
     """Run in it (null: its only one)."""
 
-    candidate: Text | None = None
+    candidate: Path | None = None
     """Folder of the candidate's finished job (null: that of the baseline)."""
 
     candidate_run: Text | None = None
@@ -46,10 +44,10 @@ class GateConfig(Keys):
     """An annotator of both jobs that asks no reader, such as contains_answer_dpr, whose labels of all questions narrow
     the bounds where the reader answered a sample of them (reader_queries; null: none)."""
 
-    comment: Text | None = None
+    comment: Path | None = None
     """File of the Markdown comment for a pull request (null: OUT/gate.md)."""
 
-    out: Text = "results/gate"
+    out: Path = "results/gate"
     """Folder of the comment."""
 
     def _check(self) -> None:

@@ -15,8 +15,7 @@ from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.store.schemas import CORPUS, COSTS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
-from erag_ray.store.stages.folders import JOB_STAGES
-from erag_ray.store.stages.stage import stale
+from erag_ray.store.stages.stage import JOB_STAGES, stale
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import suggestion
@@ -83,7 +82,9 @@ class Side:
             annotator=auxiliary, run_id=self.run, depth=depth, cutoff=depth, ideal=ANY, reader=""
         )
         where = f"{self.name}: {self.folder}"
-        if any(spec.lists is judged_pairs for spec in request_specs([auxiliary])) and self._judges_a_sample:
+        judge = self.store.manifest(LABELS)["config"].get("judge", {})
+        is_judged = any(spec.lists is judged_pairs for spec in request_specs([auxiliary]))
+        if is_judged and judge.get("num_queries") is not None:
             text = f"{where}: {auxiliary} must label all questions, but its judge graded a sample"
             raise InputError([f"auxiliary: {text}. Run erag-ray compare without judge.num_queries"])
         for measure in OF_LISTS:
@@ -94,11 +95,6 @@ class Side:
             f"has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader: {names}"
         )
         raise InputError([f"auxiliary: {where} {text}. Name one of these, or run erag-ray compare with it"])
-
-    @property
-    def _judges_a_sample(self) -> bool:
-        judge = self.store.manifest(LABELS)["config"].get("judge", {})
-        return judge.get("num_queries") is not None
 
     def corpus(self) -> pl.DataFrame:
         """Return doc_id, title and text of the passages in the job's lists."""
@@ -112,12 +108,7 @@ class Side:
 
 
 def load_side(name: str, folder: str, run: str | None) -> Side:
-    """Load a side.
-
-    Args:
-        name: ``baseline`` or ``candidate``.
-        folder: the ``out`` of its job.
-        run: name of the run; None: the only one.
+    """Load a side from the ``out`` of its job; a run of None is its only one.
 
     Raises:
         InputError: the job is not finished, its tables are damaged, stale or of another version, or there is no such

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 import rich.console
@@ -11,7 +9,7 @@ import rich.console
 from erag_ray.analyses.auxiliary import estimate_all
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.config.job import MIN_READER_QUERIES
-from erag_ray.extras.gate.changes import SEEN_BY_READER, Difference, check_same, differences, refuse
+from erag_ray.extras.gate.changes import SEEN_BY_READER, check_same, differences, refuse
 from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
@@ -60,12 +58,19 @@ def compare(config: GateConfig) -> Comparison:
     changes = differences(baseline, candidate, depth)
     refuse(changes, config.allow_changes)
     pairs = _pairs(baseline, candidate, depth)
-    judged = pairs.filter(pl.col("difference").is_not_nan())
+    judged = pairs.filter(pl.col("difference").is_not_nan()).sort("dataset", maintain_order=True)
     _check_judged(pairs, judged, depth)
     rule = Rule(margin=config.margin, confidence=config.confidence)
     estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
-    decisions = decide(_by_dataset(judged), rule, estimates)
-    is_unchanged = _is_unchanged(_answered_by_a_side(pairs, baseline, candidate, depth), changes)
+    by_dataset = judged.partition_by("dataset", maintain_order=True)
+    of_dataset = {part["dataset"][0]: part["difference"].to_numpy() for part in by_dataset}
+    decisions = decide(of_dataset, rule, estimates)
+    # of a sample of the questions (reader_queries), those that the reader was asked on at least one side
+    answered = pl.concat(
+        side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate)
+    )
+    is_same = (pairs.join(answered, on="query_id", how="semi")["difference"] == 0).all()
+    is_unchanged = bool(is_same) and not any(one.kind in SEEN_BY_READER for one in changes)
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -93,11 +98,6 @@ def _check_judged(pairs: pl.DataFrame, judged: pl.DataFrame, depth: int) -> None
         raise InputError([f"candidate: {text}. Run erag-ray compare with retry_failed: true"])
 
 
-def _by_dataset(judged: pl.DataFrame) -> dict[str, Floats]:
-    parts = judged.sort("dataset", maintain_order=True).partition_by("dataset", maintain_order=True)
-    return {part["dataset"][0]: part["difference"].to_numpy() for part in parts}
-
-
 def _estimates(
     auxiliary: str | None, baseline: Side, candidate: Side, pairs: pl.DataFrame, depth: int
 ) -> dict[str, Floats]:
@@ -107,7 +107,6 @@ def _estimates(
     for side in (baseline, candidate):
         predictor = side.predictor(auxiliary, depth).rename({"value": f"{side.name}_predictor"})
         pairs = pairs.join(predictor, on="query_id", how="left", maintain_order="left")
-    for side in (baseline, candidate):
         # asked on both sides and without a score: not judged, and not predicted
         answered = side.utility.filter(depth=depth)["query_id"]
         pairs = pairs.with_columns(
@@ -126,20 +125,6 @@ def _estimates(
         for name, (difference, predictor) in columns.items()
         if MIN_READER_QUERIES <= np.isfinite(difference).sum() < len(difference)
     }
-
-
-def _answered_by_a_side(pairs: pl.DataFrame, baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
-    """Return the questions that the reader was asked on at least one side: all, or a sample (reader_queries)."""
-    answered = pl.concat(
-        side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate)
-    )
-    return pairs.join(answered, on="query_id", how="semi")
-
-
-def _is_unchanged(pairs: pl.DataFrame, changes: Sequence[Difference]) -> bool:
-    """Return whether the reader got the same requests and all its outputs score the same."""
-    is_same = bool((pairs["difference"] == 0).all())
-    return is_same and not any(one.kind in SEEN_BY_READER for one in changes)
 
 
 def _sides(config: GateConfig) -> tuple[Side, Side]:

@@ -10,8 +10,7 @@ import yaml
 
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob
-from erag_ray.extras.label_export.rows import MEANING
-from erag_ray.extras.label_export.training import TrainingData
+from erag_ray.extras.label_export.rows import MEANING, SPLITS, TrainingData
 
 SIZES = {
     1_000: "n<1K",
@@ -31,15 +30,7 @@ Files = Mapping[str, Mapping[str, Sequence[str]]]
 def card(
     job: LabelledJob, training: TrainingData, splits: pl.DataFrame, files: Files, config: ExportConfig
 ) -> str:
-    """Return the text of the card.
-
-    Args:
-        job: the job.
-        training: its training data.
-        splits: QUERIES with the column ``split``.
-        files: what was written.
-        config: the export.
-    """
+    """Return the text of the card; ``splits`` are QUERIES with the column ``split``, ``files`` those of the export."""
     parts = [
         f"---\n{yaml.safe_dump(_front_matter(job, files, config), sort_keys=False, allow_unicode=True)}---",
         "# Usefulness of documents to a reader",
@@ -111,7 +102,7 @@ def _by_split(job: LabelledJob, training: TrainingData, splits: pl.DataFrame) ->
         "rows": training.rows.group_by("split").len(),
     }
     by_split = {name: dict(frame.iter_rows()) for name, frame in counts.items()}
-    names = [name for name in ("train", "validation", "test") if name in by_split["questions"]]
+    names = [name for name in SPLITS if name in by_split["questions"]]
     return [(name, *(f"{of.get(name, 0):,}" for of in by_split.values())) for name in names]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from erag_ray.config.keys.values import Above0, AtLeast0, AtLeast1, Flag, Keys, Number, Text, require
+from erag_ray.config.keys.values import Above0, AtLeast0, AtLeast1, Flag, Keys, Number, Path, Text, require
 
 
 class ExportConfig(Keys):
     """Labels of a finished job as a dataset, and as training data for retrievers."""
 
-    PATHS: ClassVar = ("job", "out")
-
-    job: Text = "results/job"
+    job: Path = "results/job"
     """Folder of a finished job (erag-ray compare or erag-ray annotate)."""
 
     annotator: Text = "erag"
@@ -43,7 +41,7 @@ class ExportConfig(Keys):
     license: Text = "unknown"
     """Licence of questions and passages, for the card: an identifier of the Hugging Face Hub, such as cc-by-sa-4.0."""
 
-    out: Text = "results/export"
+    out: Path = "results/export"
     """Folder of README.md (the card), labels/ and training/; not the out of another job."""
 
     progress: Flag = True

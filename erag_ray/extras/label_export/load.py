@@ -46,11 +46,7 @@ class LabelledJob:
 
 
 def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
-    """Load a job from its ``out``.
-
-    Args:
-        folder: ``out`` of the job.
-        threshold: of useful labels (None: the job's, else `THRESHOLD`).
+    """Load a job from its ``out``, with a threshold of useful labels (None: the job's, else `THRESHOLD`).
 
     Raises:
         InputError: a table is missing, damaged, or was computed from other versions of its sources; or there are no
@@ -69,6 +65,8 @@ def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
         raise InputError(
             [f"job: {folder}: the table labels is empty. Run erag-ray compare with other annotators"]
         )
+    if threshold is None and store.is_sealed(PER_QUERY):
+        threshold = store.manifest(PER_QUERY)["config"].get("threshold")
     manifest = store.manifest(LABELS)
     datasets = store.manifest(QUERIES)["config"].get("datasets", {})
     return LabelledJob(
@@ -76,13 +74,7 @@ def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
         reader=manifest["config"].get("reader", {}),
         score_only=manifest["config"].get("score_only"),
         languages=tuple(sorted({properties["language"] for properties in datasets.values()})),
-        threshold=threshold or _threshold(store),
+        threshold=THRESHOLD if threshold is None else threshold,
         digest=store.digest(LABELS),
         version=str(manifest.get("packages", {}).get("erag-ray") or manifest.get("commit") or "unknown"),
     )
-
-
-def _threshold(store: TableStore) -> float:
-    """Return the threshold of the job's measures, or `THRESHOLD`."""
-    value = store.manifest(PER_QUERY)["config"].get("threshold") if store.is_sealed(PER_QUERY) else None
-    return THRESHOLD if value is None else float(value)

@@ -1,17 +1,24 @@
-"""The rows of the dataset of labels: LABELS with their texts, in splits by a hash of the question's text."""
+"""Rows of an export, in splits by a hash of the question's text: LABELS with their texts, and training data.
+
+Training data for retrievers are in the form of sentence-transformers: columns ``anchor, positive, negative_1, ...,
+negative_n``, all texts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import polars as pl
 import xxhash
 
+from erag_ray.annotators import PAIR
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob
+from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.support.errors import InputError
 
 SPLITS = ("train", "validation", "test")
-PAIR = ("query_id", "doc_id")
 MEANING = {
     "dataset": "dataset of the question",
     "query_id": "id of the question",
@@ -29,6 +36,8 @@ MEANING = {
 }
 """Column of the dataset of labels -> what it holds."""
 COLUMNS = tuple(MEANING)
+GAINS = ("gain", "gain_likelihood")
+"""Annotators whose labels below 0 mean harm."""
 
 
 def best_ranks(runs: pl.DataFrame) -> pl.DataFrame:
@@ -82,3 +91,132 @@ def shuffled(rows: pl.DataFrame, columns: Iterable[str], seed: int) -> pl.DataFr
     hashes = [xxhash.xxh3_64_intdigest(f"{seed}:{key!r}".encode()) for key in keys]
     order = pl.Series("order", hashes, dtype=pl.UInt64)
     return rows.with_columns(order).sort("order", *columns).drop("order")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """Training rows, and the number of questions behind them.
+
+    Attributes:
+        rows: ``split, anchor, positive, negative_1, ...``.
+        num_without_positive: questions without a useful document, left out.
+        num_with_few_negatives: questions with a useful document and too few negatives, left out.
+        num_harmful: distinct (question, negative) that do harm, among those in the rows.
+    """
+
+    rows: pl.DataFrame
+    num_without_positive: int
+    num_with_few_negatives: int
+    num_harmful: int
+
+    @property
+    def negatives(self) -> list[str]:
+        """Names of the columns of negatives."""
+        return [name for name in self.rows.columns if name.startswith("negative_")]
+
+
+def training_rows(job: LabelledJob, config: ExportConfig) -> TrainingData:
+    """Make one row for each useful document of a question, with the question's ``num_negatives`` hardest negatives.
+
+    A document is useful if its label reaches the threshold. It is a negative if its label is 0 or below, or if it does
+    harm, and it is not useful. Documents of one text are one document, and questions of one text are one question.
+
+    Raises:
+        InputError: the job lacks the annotator's labels or gains, no document is useful, or no question has enough
+            negatives.
+    """
+    documents = _documents(job, config)
+    positives = documents.filter("is_useful").select("anchor", positive="passage")
+    if positives.is_empty():
+        text = f"no document has a label of at least {job.threshold:g} by {config.annotator}"
+        raise InputError([f"job: {config.job}: {text}: there is no positive. Set a lower threshold"])
+    candidates = _negatives(documents, config)
+    chosen = candidates.filter(pl.col("number") <= config.num_negatives)
+    lists = chosen.group_by("anchor").agg("passage", "is_harmful")
+    whole = lists.filter(pl.col("passage").list.len() == config.num_negatives)
+    rows = positives.join(whole, on="anchor")
+    if rows.is_empty():
+        raise InputError([_too_few(candidates.join(positives, on="anchor", how="semi"), config)])
+    used = whole.join(positives, on="anchor", how="semi")
+    num_questions, num_useful = documents["anchor"].n_unique(), positives["anchor"].n_unique()
+    return TrainingData(
+        rows=_as_tuples(rows, config),
+        num_without_positive=num_questions - num_useful,
+        num_with_few_negatives=num_useful - used.height,
+        num_harmful=used.select(pl.col("is_harmful").list.sum().sum()).item(),
+    )
+
+
+def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
+    """Return the judged documents of each question: anchor, passage, is_useful, is_negative, is_harmful, best_rank."""
+    labels = _labels_by(config.annotator, job, config).drop_nulls("label")
+    harmful = _harmful(job, config).select(*PAIR, is_harmful=pl.lit(True))
+    texts = job.corpus.select("doc_id", passage=SEARCHED["title_and_text"](job.corpus).str.strip_chars())
+    joined = (
+        labels.select(*PAIR, "label")
+        .join(job.queries.select("query_id", anchor="question"), on="query_id")
+        .join(texts, on="doc_id")
+        .join(best_ranks(job.runs), on=PAIR)
+        .join(harmful, on=PAIR, how="left")
+        .with_columns(pl.col("is_harmful").fill_null(False))
+    )
+    return joined.group_by("anchor", "passage").agg(
+        is_useful=(pl.col("label") >= job.threshold).any(),
+        is_negative=((pl.col("label") <= 0) | pl.col("is_harmful")).all(),
+        is_harmful=pl.col("is_harmful").any(),
+        best_rank=pl.col("best_rank").min(),
+    )
+
+
+def _labels_by(annotator: str, job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
+    labels = job.labels.filter(annotator=annotator)
+    if labels.is_empty():
+        names = ", ".join(job.labels["annotator"].unique().sort())
+        text = f"{config.job} has no labels by {annotator}, but by {names}"
+        raise InputError([f"annotator: {text}. Choose one of these, or add it to the job's annotators"])
+    return labels
+
+
+def _harmful(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
+    """Return the pairs with a gain below 0: query_id, doc_id."""
+    gains = job.labels.filter(pl.col("annotator").is_in(GAINS))
+    if config.harmful_only and gains.is_empty():
+        text = f"{config.job} has no labels by {' or '.join(GAINS)}, which show what does harm"
+        raise InputError(
+            [f"harmful_only: {text}. Add one of them to the job's annotators and start it again"]
+        )
+    return gains.filter(pl.col("label") < 0).select(PAIR).unique()
+
+
+def _negatives(documents: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:
+    """Return the negatives of each question, hardest first: anchor, passage, is_harmful, number (from 1)."""
+    is_negative = pl.col("is_negative") & pl.col("is_useful").not_()
+    if config.harmful_only:
+        is_negative &= pl.col("is_harmful")
+    ordered = documents.filter(is_negative).sort(
+        "anchor", pl.col("is_harmful").not_(), "best_rank", "passage"
+    )
+    number = pl.int_range(1, pl.len() + 1).over("anchor")
+    return ordered.select("anchor", "passage", "is_harmful", number=number)
+
+
+def _too_few(candidates: pl.DataFrame, config: ExportConfig) -> str:
+    most = max(candidates["number"], default=0)
+    kind = "do harm" if config.harmful_only else "are useless or do harm"
+    text = f"no question with a useful document has {config.num_negatives} documents that {kind} (at most {most})"
+    advice = (
+        f"Set num_negatives to at most {most}" if most else "Compare at a greater depth, or more retrievers"
+    )
+    return f"num_negatives: {config.job}: {text}. {advice}"
+
+
+def _as_tuples(rows: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:
+    """Return the rows with a column for each negative and their split, shuffled."""
+    splits = pl.Series("split", [split_of(anchor, config) for anchor in rows["anchor"]], dtype=pl.String)
+    negatives = [
+        pl.col("passage").list.get(index).alias(f"negative_{index + 1}")
+        for index in range(config.num_negatives)
+    ]
+    return shuffled(
+        rows.select(splits, "anchor", "positive", *negatives), ["anchor", "positive"], config.seed
+    )

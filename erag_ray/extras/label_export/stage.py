@@ -9,8 +9,7 @@ import polars as pl
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob, load_job
-from erag_ray.extras.label_export.rows import SPLITS, label_rows, with_split
-from erag_ray.extras.label_export.training import TrainingData, training_rows
+from erag_ray.extras.label_export.rows import SPLITS, TrainingData, label_rows, training_rows, with_split
 from erag_ray.store.folder import Folder
 from erag_ray.store.tables import MANIFEST
 from erag_ray.support.errors import InputError
@@ -54,11 +53,7 @@ def export(config: ExportConfig) -> TrainingData:
 
 
 def _check_out(folder: Folder) -> None:
-    """Refuse a folder in which the export would overwrite what is not an export.
-
-    Raises:
-        InputError: it is the folder of a job, or has a README.md of another kind.
-    """
+    """Refuse a folder in which the export would overwrite what is not an export."""
     if folder.exists(LABELS_FOLDER, MANIFEST):
         text = f"{folder.root} is the folder of a job, whose table labels would be overwritten"
         raise InputError([f"out: {text}. Choose another"])

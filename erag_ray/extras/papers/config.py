@@ -7,25 +7,23 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from erag_ray.config.keys.values import AtLeast1, Keys, Number, Text
+from erag_ray.config.keys.values import AtLeast1, Keys, Number, Path, Text
 from erag_ray.config.retrieval import RetrieveConfig
 
 
 class PapersConfig(Keys):
     """Tables and figures of the papers from finished jobs; each folder is the ``out`` of a job."""
 
-    PATHS: ClassVar = ("comparison", "by_size", "by_augmentation", "dual_labels", "out")
-
-    comparison: Text = "results/papers/fid"
+    comparison: Path = "results/papers/fid"
     """Table 1, Figure 1 and the reproduction's table: a comparison at several depths."""
 
-    by_size: dict[str, Text] = field(default_factory=dict)
+    by_size: dict[str, Path] = field(default_factory=dict)
     """Figure 2: reader size -> comparison, all with the same questions and runs."""
 
-    by_augmentation: dict[str, Text] = field(default_factory=dict)
+    by_augmentation: dict[str, Path] = field(default_factory=dict)
     """Figure 3: FiD and IPA -> comparison, both with the same questions and runs."""
 
-    dual_labels: Text | None = None
+    dual_labels: Path | None = None
     """Table 3 of the dual-label paper: a job of erag-ray dual_labels."""
 
     size_depth: AtLeast1 = 50
@@ -40,7 +38,7 @@ class PapersConfig(Keys):
     statistic: Text = "kendall_tau_b"
     """Statistic of agreement in the figures: kendall_tau_b or spearman_rho."""
 
-    out: Text = "results/papers/report"
+    out: Path = "results/papers/report"
     """Folder of report.md and of the figures: their data (such as figure_2.csv) and pictures (such as figure_2.svg)."""
 
 
@@ -63,5 +61,5 @@ class DualLabelsConfig(RetrieveConfig):
     depth: AtLeast1 = 1
     """Length of the lists; only the first passage is labelled."""
 
-    out: Text = "results/dual_labels"
+    out: Path = "results/dual_labels"
     """Folder of <out>/runs/NAME.parquet, <out>/dual_labels, <out>/indexes and, from pages, <out>/corpus."""

@@ -15,7 +15,7 @@ def main(config: DualLabelsConfig) -> None:
     From KLUE-MRC's JSON (or any questions with gold pages) and the texts of pages to the table: pages are split, each
     retriever gives its best passage, and both labels are counted.
     """
-    from erag_ray.extras.papers.dual_stage import label_twice
+    from erag_ray.extras.papers.dual_labels import label_twice
     from erag_ray.report.console import open_console, show
     from erag_ray.retrieve.stage import retrieve
 

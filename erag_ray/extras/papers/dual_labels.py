@@ -6,21 +6,37 @@ paper's Table 3 has their marginal, joint and conditional probabilities over que
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import polars as pl
 
 from erag_ray.analyses.parts.model import Format, Table
 from erag_ray.analyses.parts.shapes import across, columns, estimate, names, part_name, plain
-from erag_ray.extras.papers.published import published_table_3
+from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.texts import load_corpus
+from erag_ray.extras.papers.config import DualLabelsConfig
+from erag_ray.extras.papers.published import read_published
+from erag_ray.inputs.tables import resolve_gold
 from erag_ray.measures.agreement import wilson_interval
-from erag_ray.store.schemas import conform, table_schema
+from erag_ray.retrieve.run import MadeRun, read_run
+from erag_ray.retrieve.stage import load_questions, passages_of
+from erag_ray.store.schemas import RUNS, conform, table_schema
+from erag_ray.store.tables import TableStore
+from erag_ray.support.logs import say
 
 DUAL_LABELS = table_schema(
     "dual_labels", "dataset* run_id* probability* value? low? high? num_positive num_queries"
 )
-PROBABILITIES = ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc")
-HEADS = ("P(Doc)", "P(Word)", "P(Doc \u2229 Word)", "P(Doc | Word)", "P(Word | Doc)")
+PROBABILITIES = {
+    "doc": "P(Doc)",
+    "word": "P(Word)",
+    "doc_and_word": "P(Doc \u2229 Word)",
+    "doc_given_word": "P(Doc | Word)",
+    "word_given_doc": "P(Word | Doc)",
+}
+"""DUAL_LABELS.probability -> its head in a table."""
 LABEL_COLUMNS = ("dataset", "run_id", "query_id", "doc_label", "word_label")
 
 
@@ -33,9 +49,7 @@ def dual_labels(
 ) -> pl.DataFrame:
     """Return the labels (0, 1, or null: not judged) of every question and run, columns `LABEL_COLUMNS`.
 
-    Both are 0 without a list.
-
-    ``doc_label`` is null for a passage without a page.
+    Both are 0 without a list. ``doc_label`` is null for a passage without a page.
 
     Args:
         runs: RUNS.
@@ -72,8 +86,8 @@ def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
             "word_given_doc": (both, int(doc.sum())),
         }
         rows += [
-            (dataset, run_id, name, *wilson_interval(*counts[name], confidence), *counts[name])
-            for name in PROBABILITIES
+            (dataset, run_id, name, *wilson_interval(*count, confidence), *count)
+            for name, count in counts.items()
         ]
     table = pl.DataFrame(rows, schema=pl.DataFrame(DUAL_LABELS.empty()).schema, orient="row")
     conform(table, DUAL_LABELS)
@@ -86,7 +100,7 @@ def dual_tables(table: pl.DataFrame, confidence: float) -> list[Table]:
         _of_dataset(str(name[0]), part, confidence)
         for name, part in table.group_by("dataset", maintain_order=True)
     ]
-    return [*measured, published_table_3(HEADS)]
+    return [*measured, published_table_3()]
 
 
 def _of_dataset(dataset: str, part: pl.DataFrame, confidence: float) -> Table:
@@ -99,10 +113,65 @@ def _of_dataset(dataset: str, part: pl.DataFrame, confidence: float) -> Table:
     return Table(
         name=part_name("dual_labels", dataset),
         title=f"{dataset}: the best passage of {count:,} questions, by document and by word",
-        columns=(*names("model"), *columns(HEADS, Format.NUMBER_4)),
+        columns=(*names("model"), *columns(PROBABILITIES.values(), Format.NUMBER_4)),
         rows=tuple(rows),
         caption=f"With {confidence:.0%} Wilson intervals. A conditional probability is over the questions where its "
         "condition holds; a dash where it never does. A question without a list has neither.",
         is_main=True,
         dataset=dataset,
     )
+
+
+def published_table_3() -> Table:
+    """Return Table 3 of Park & Lim: three retrievers on KLUE-MRC's Wikipedia questions."""
+    table = read_published("dual_labels_table_3.csv").select("retriever", *PROBABILITIES)
+    return Table(
+        name="published_table_3",
+        title="Table 3 as published: 1,825 questions of KLUE-MRC",
+        columns=(*names("model"), *columns(PROBABILITIES.values(), Format.NUMBER_4)),
+        rows=tuple(plain(*row) for row in table.iter_rows()),
+        caption="Park & Lim, Rethinking Retriever Evaluation in Retrieval-Augmented Generation: Wikipedia's pages in "
+        "passages of 300 characters. Other pages than those above.",
+    )
+
+
+def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[Table]:
+    """Compute DUAL_LABELS of the runs of a retrieval, seal them in its folder, and return them as report tables.
+
+    Raises:
+        InputError: the questions or passages cannot be read.
+    """
+    diagnostics = Diagnostics()
+    loaded = load_questions(config, diagnostics)
+    entries = pl.concat(read_run(run) for run in runs_made).filter(pl.col("rank") == 1)
+    corpus = load_corpus(passages_of(config), entries, diagnostics, gold=loaded.provenance)
+    diagnostics.raise_errors()
+    loaded, runs = resolve_gold(loaded, corpus, diagnostics), entries.select(RUNS.columns.names)
+    pairs = runs.select("query_id", "doc_id").unique()
+    evidence = Evidence(pairs=pairs, queries=loaded.queries, corpus=corpus, provenance=loaded.provenance)
+    with_gold = dataclasses.replace(evidence, queries=applicable_queries("provenance", evidence))
+    # the word rule applies only to short answers, not to verdicts or replies
+    queries = applicable_queries(config.word_rule, with_gold)
+    in_corpus = pl.concat(
+        [
+            loaded.provenance.join(corpus, on="page_id", how="semi")["query_id"],
+            loaded.provenance.join(corpus, on="doc_id", how="semi")["query_id"],
+        ]
+    )
+    absent = queries.filter(pl.col("query_id").is_in(in_corpus.implode()).not_()).height
+    if absent:
+        say(f"questions whose gold page has no passage (their doc label is always 0): {absent:,}")
+    pairs = pairs.join(queries, on="query_id", how="semi")
+    evidence = dataclasses.replace(evidence, pairs=pairs, queries=queries)
+    labels = dual_labels(
+        runs,
+        queries,
+        ANNOTATORS["provenance"].function(evidence),
+        ANNOTATORS[config.word_rule].function(evidence),
+        [run.run_id for run in runs_made],
+    )
+    inputs = {run.run_id: run.sha256 for run in runs_made}
+    settings = {"word_rule": config.word_rule, "confidence": config.confidence}
+    table = dual_probabilities(labels, config.confidence)
+    TableStore(config.out).write(table, DUAL_LABELS, config=settings, inputs=inputs)
+    return dual_tables(table, config.confidence)

@@ -1,30 +1,68 @@
-"""Further published tables of the papers: the reproduction's, and Tables 2 and 3."""
+"""Published tables of the papers, next to which measured ones are shown; the reproduction's table in both forms."""
 
 from __future__ import annotations
 
-import functools
 import pathlib
-from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.analyses.parts.formats import number
-from erag_ray.analyses.parts.model import Column, Format, Table
-from erag_ray.analyses.parts.shapes import columns, names, plain
-from erag_ray.analyses.table_1 import MEASURE_NAMES, SYMBOLS
+from erag_ray.analyses.order import STATISTIC_NAMES, whole_lists
+from erag_ray.analyses.parts.formats import MISSING, counted, number
+from erag_ray.analyses.parts.model import Column, Format, Table, Value
+from erag_ray.analyses.parts.shapes import across, columns, estimate, names, plain
+from erag_ray.analyses.table_1 import MEASURE_NAMES
+from erag_ray.data.runs.references import END_TO_END
 
-FOLDER = pathlib.Path(__file__).with_name("published_tables")
-PROBABILITIES = ("p_doc", "p_word", "p_doc_and_word", "p_doc_given_word", "p_word_given_doc")
+REPRODUCED = ("P", "Success")
+OF_REPRODUCTION = (
+    *columns(STATISTIC_NAMES.values()),
+    Column("mean", Format.NUMBER_4),
+    Column("queries", Format.COUNT),
+    Column("end to end", Format.TEXT),
+)
 
 
-@functools.cache
-def _read(name: str) -> pl.DataFrame:
-    return pl.read_csv(FOLDER / name)
+def read_published(name: str) -> pl.DataFrame:
+    """Return a published table, by its file name in ``published_tables``."""
+    return pl.read_csv(pathlib.Path(__file__).parent / "published_tables" / name)
+
+
+def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Table:
+    """Return the table of the reproduction per dataset and run: agreement of eRAG's P and Success, and the means."""
+    selected = whole_lists(correlations).filter(
+        pl.col("annotator") == "erag",
+        pl.col("depth") == depth,
+        pl.col("measure").is_in(REPRODUCED),
+        pl.col("statistic").is_in(list(STATISTIC_NAMES)),
+    )
+    at_depth = means.filter(pl.col("depth") == depth, pl.col("cutoff") == depth)
+    keys = ("dataset", "run_id", "measure")
+    utility = at_depth.filter(annotator=END_TO_END).rows_by_key(keys[:2], named=True, unique=True)
+    measured = at_depth.filter(annotator="erag").rows_by_key(keys, named=True, unique=True)
+    rows = []
+    for (dataset, run, measure), part in selected.sort(keys).group_by(keys, maintain_order=True):
+        end_to_end = utility.get((dataset, run), {})
+        rows.append(
+            (
+                *plain(str(dataset), str(run), f"{measure}@{depth}"),
+                *across({row["statistic"]: estimate(row) for row in part.to_dicts()}, STATISTIC_NAMES),
+                Value(measured.get((dataset, run, measure), {}).get("mean")),
+                Value(end_to_end.get("num_queries", MISSING)),
+                Value(f"{end_to_end.get('score', '')} {number(end_to_end.get('mean'), 4)}"),
+            )
+        )
+    return Table(
+        name="reproduction",
+        title=f"The reproduction's table: eRAG, {counted(depth, 'document')}",
+        columns=(*names("dataset", "run", "measure"), *OF_REPRODUCTION),
+        rows=tuple(rows),
+        caption="With intervals; if nearly no answer is right, agreement is not meaningful.",
+    )
 
 
 def published_reproduction() -> Table:
     """Return the results of the student reproduction of 2025: NQ, BM25, 40 documents, a thousandth of Wikipedia."""
-    table = _read("reproduction.csv")
+    table = read_published("reproduction.csv")
     rows = tuple(
         plain(
             f"{MEASURE_NAMES.get(row['measure'], str(row['measure']).capitalize())}@{row['k']}",
@@ -36,13 +74,7 @@ def published_reproduction() -> Table:
     return Table(
         name="published_reproduction",
         title="The reproduction's table as published: NQ, BM25",
-        columns=(
-            *names("measure"),
-            *columns(SYMBOLS.values()),
-            Column("mean", Format.NUMBER_4),
-            Column("queries", Format.COUNT),
-            Column("end to end", Format.TEXT),
-        ),
+        columns=(*names("measure"), *OF_REPRODUCTION),
         rows=rows,
         caption="A reproduction report of 2025: T5-small trained for one epoch, a thousandth of Wikipedia. Six of 568 "
         "answers were right, so its tau depends on six questions.",
@@ -51,7 +83,9 @@ def published_reproduction() -> Table:
 
 def published_table_2() -> Table:
     """Return Table 2 of Salemi & Zamani (SIGIR 2024)."""
-    table = _read("erag_table_2.csv").with_columns(ratio=pl.col("e2e_seconds") / pl.col("erag_seconds"))
+    table = read_published("erag_table_2.csv").with_columns(
+        ratio=pl.col("e2e_seconds") / pl.col("erag_seconds")
+    )
     fields = (
         "dataset",
         "e2e_seconds",
@@ -76,21 +110,4 @@ def published_table_2() -> Table:
         rows=tuple(plain(*row) for row in table.select(fields).iter_rows()),
         caption="Salemi & Zamani, SIGIR 2024: T5-small with Fusion-in-Decoder on 50 documents, KILT's dev sets, on a "
         "GPU, each side in batches that fill it; memory of batches of one query (end-to-end: one list).",
-    )
-
-
-def published_table_3(heads: Sequence[str]) -> Table:
-    """Return Table 3 of Park & Lim: three retrievers on KLUE-MRC's Wikipedia questions.
-
-    Args:
-        heads: column headers of the five probabilities.
-    """
-    table = _read("dual_labels_table_3.csv").select("retriever", *PROBABILITIES)
-    return Table(
-        name="published_table_3",
-        title="Table 3 as published: 1,825 questions of KLUE-MRC",
-        columns=(*names("model"), *columns(heads, Format.NUMBER_4)),
-        rows=tuple(plain(*row) for row in table.iter_rows()),
-        caption="Park & Lim, Rethinking Retriever Evaluation in Retrieval-Augmented Generation: Wikipedia's pages in "
-        "passages of 300 characters. Other pages than those above.",
     )

@@ -15,9 +15,8 @@ from erag_ray.analyses.parts.shapes import figures_of, part_name, parts_of
 from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, published_table_1, table_1
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_tables
-from erag_ray.extras.papers.experiments import by_reader_table, figure_1_table, reproduction_table
-from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
-from erag_ray.extras.papers.published import published_reproduction
+from erag_ray.extras.papers.figures import agreement_of_readers, by_reader_table, figure_1, figure_1_table
+from erag_ray.extras.papers.published import published_reproduction, reproduction_table
 from erag_ray.measures.agreement import STATISTICS
 from erag_ray.report.charts import svg
 from erag_ray.report.markdown import parts_as_markdown, picture_name

@@ -52,10 +52,7 @@ def auxiliary_labels(
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Return the auxiliary label of each pair (query_id, doc_id, auxiliary; null: no label), and the COSTS, if any.
 
-    Args:
-        config: the job; it has an auxiliary annotator.
-        inputs: its inputs.
-        documents: query_id, doc_id, all that may be read.
+    ``documents`` (query_id, doc_id) are all that may be read; the job has an auxiliary annotator.
 
     Raises:
         InputError: the annotator returns no labels or invalid ones.

@@ -33,11 +33,6 @@ def random_numbers(query_ids: Sequence[str], doc_ids: Sequence[str], seed: int =
     return np.array(numbers, np.float64) * 2.0**-53
 
 
-def is_drawn(chances: Floats, numbers: Floats) -> npt.NDArray[np.bool_]:
-    """Whether each document is read: its random number is below its probability."""
-    return np.asarray(numbers < chances)
-
-
 def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
     """Inclusion probabilities in proportion to the weights, at most 1, that add up to the budget.
 
@@ -94,13 +89,7 @@ def importance(measure: str, ranks: npt.ArrayLike, cutoff: int, *, difference: b
 def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
     """Return the weight of each document's label in the measure of each run's list: [num_pairs, num_runs].
 
-    Args:
-        measure: a key of `IMPORTANCE`.
-        ranks: [num_pairs, num_runs], as for `importance`.
-        cutoff: the measure's; a document behind it has weight 0.
-
-    Raises:
-        ValueError: an unknown measure; ranks or a cut-off that cannot be.
+    Arguments and errors are those of `importance`.
     """
     positions = np.asarray(ranks, np.int64)
     if positions.ndim != 2 or (positions < 0).any() or cutoff < 1:
@@ -131,13 +120,8 @@ def estimate(measure: str, labels: Floats, weights: Floats) -> Floats:
     )
 
 
-def _equal(cutoff: int) -> Floats:
-    return np.ones(cutoff) / cutoff
-
-
-def _discounts(cutoff: int) -> Floats:
-    return 1 / np.log2(np.arange(1, cutoff + 1) + 1)
-
-
-IMPORTANCE: dict[str, Callable[[int], Floats]] = {"P": _equal, "DCG": _discounts}
+IMPORTANCE: dict[str, Callable[[int], Floats]] = {
+    "P": lambda cutoff: np.ones(cutoff) / cutoff,
+    "DCG": lambda cutoff: 1 / np.log2(np.arange(1, cutoff + 1) + 1),
+}
 """Measure, a sum over documents -> its weights of the ranks 1..cutoff."""

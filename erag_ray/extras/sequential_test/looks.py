@@ -116,14 +116,8 @@ def largest_divisor(
 ) -> int:
     """Return the largest k up to ``most`` for which the ``number``-th look is significant at alpha / k; 0 if none is.
 
-    Args:
-        values: [num_queries], as for `look`.
-        planned: [num_looks], as for `critical_values`.
-        number: of the look, from 1; values of later looks are not used.
-        boundary: a key of `BOUNDARIES`.
-        alpha: the error of the whole family of tests.
-        most: number of tests in the family.
-        differs: as for `look`.
+    ``values`` [num_queries] and ``differs`` are as for `look`, ``planned`` and ``boundary`` as for `critical_values`.
+    Looks count from 1. ``alpha`` is the error of the whole family of ``most`` tests.
     """
     counts = planned[:number]
     for k in range(most, 0, -1):

@@ -13,23 +13,17 @@ from erag_ray.measures.agreement import TIE_DIGITS
 def look_line(
     config: SettleConfig, sample: DatasetSample, row: Mapping[str, object], num_datasets: int, is_last: bool
 ) -> str:
-    """Return a look of a pair of runs in a line.
-
-    Args:
-        config: the job.
-        sample: the dataset's documents.
-        row: of INTERIM_ANALYSES.
-        num_datasets: of the job; the line of one of several names it.
-        is_last: whether no look at this dataset follows.
-    """
+    """Return a row of INTERIM_ANALYSES as a line, which names the dataset if there are several."""
     interval = "no interval yet" if row["low"] is None else f"[{_change(row['low'])}, {_change(row['high'])}]"
     if row["better"]:
         verdict = f": settled, {row['better']} is better"
     elif row["settled"]:
         verdict = f": settled, known to within {config.equivalence_margin:g}"
+    elif row["num_queries"] == sample.num_queries:
+        advice = "" if config.fraction == 1 else "a larger fraction goes on from here, or "
+        verdict = f": not settled; {advice}take more questions"
     else:
-        verdict = f": not settled; {_advice(config)}" if row["num_queries"] == sample.num_queries else ""
-        verdict = verdict or (": not settled" if is_last else "")
+        verdict = ": not settled" if is_last else ""
     dataset = f"{sample.dataset}, " if num_datasets > 1 else ""
     return (
         f"{dataset}look {row['look']}: {row['num_queries']:,} of {sample.num_queries:,} questions, "
@@ -42,12 +36,6 @@ def _change(value: object) -> str:
     return change(float(str(value)), 4)
 
 
-def _advice(config: SettleConfig) -> str:
-    if config.fraction == 1:
-        return "take more questions"
-    return "a larger fraction goes on from here, or take more questions"
-
-
 def summary_lines(
     config: SettleConfig,
     sample: DatasetSample,
@@ -58,12 +46,7 @@ def summary_lines(
 ) -> Iterator[str]:
     """Yield the verdict on a dataset, what was saved, and what the auxiliary label says by itself.
 
-    Args:
-        config: the job.
-        sample: the dataset's documents.
-        row: a row of INTERIM_ANALYSES of the last look.
-        runs: the runs to which no other is better.
-        is_settled: whether the dataset is settled.
+    ``row`` is of the last look, ``runs`` are those to which no other is better.
     """
     measure = f"{config.measure}@{config.rank}"
     winner = runs[0] if len(runs) == 1 else None
@@ -74,12 +57,11 @@ def summary_lines(
         yield f"{sample.dataset}: {names} are equal to within {config.equivalence_margin:g} in {measure}, and best"
     else:
         yield f"{sample.dataset}: not settled which of {', '.join(runs)} is best by {measure}"
-    price = (
-        "" if row["price_saved"] is None else f", and about {row['price_saved']:.4f} of the reader's price"
-    )
-    count = sample.documents.height
-    share = f"{row['num_readings']:,} of {count:,} documents were read"
-    yield f"{sample.dataset}: {share}; this saved {row['num_saved']:,} readings{price}"
+    saved = f"this saved {row['num_saved']:,} readings"
+    if row["price_saved"] is not None:
+        saved += f", and about {row['price_saved']:.4f} of the reader's price"
+    read = f"{row['num_readings']:,} of {sample.documents.height:,} documents were read"
+    yield f"{sample.dataset}: {read}; {saved}"
     if config.auxiliary_annotator:
         yield _auxiliary_alone(config, sample, row, winner)
 

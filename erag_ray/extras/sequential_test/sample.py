@@ -15,7 +15,6 @@ from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.design import (
     estimate,
     importance,
-    is_drawn,
     probabilities,
     random_numbers,
     rank_weights,
@@ -101,7 +100,7 @@ def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSamp
     if weights.any():
         chances = probabilities(weights, config.fraction * candidates.height)
     numbers = random_numbers(candidates["query_id"].to_list(), candidates["doc_id"].to_list(), config.seed)
-    drawn = is_drawn(chances, numbers)
+    drawn = numbers < chances
     inverse = np.divide(1.0, chances, out=np.zeros(len(chances)), where=drawn)
     counts = np.unique(np.linspace(0, len(query_ids), config.num_looks + 1).round().astype(int)[1:])
     return DatasetSample(
@@ -156,14 +155,9 @@ class Differences:
 def differences(
     config: SettleConfig, sample: DatasetSample, labels: pl.DataFrame, num_queries: int, pair: Pair
 ) -> Differences:
-    """Return the differences of a pair of runs over the first questions.
+    """Return the differences of a pair of runs over the first questions; one without a list counts 0.
 
-    Args:
-        config: the job.
-        sample: the documents.
-        labels: query_id, doc_id, label of those that were read.
-        num_queries: how many questions; one without a list counts 0.
-        pair: numbers of the runs.
+    ``labels`` are query_id, doc_id, label of the documents that were read.
     """
     known = sample.first(num_queries).join(
         labels, on=["query_id", "doc_id"], how="left", maintain_order="left"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -22,17 +21,24 @@ from erag_ray.extras.sequential_test.sample import (
     draw,
     run_names,
 )
-from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
 from erag_ray.inference.planning.plan import plan_labels
 from erag_ray.inference.stage import Finished, readers_session, run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
 from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.store.schemas import table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import say
 
+# difference of two runs after a number of queries; no interval while too few queries differ; readings are those of the
+# dataset, for all pairs of runs; saved are those that reading all documents of the lists would add
+INTERIM_ANALYSES = table_schema(
+    "interim_analyses",
+    "dataset* run_a* run_b* measure* cutoff* look* num_queries num_readings num_documents difference low? "
+    "high? settled better? auxiliary? lambda? correlation? num_saved price_saved?",
+)
 STAGE = "settle"
 SETTINGS = (
     "compare",
@@ -85,8 +91,9 @@ def _check(config: SettleConfig, inputs: Inputs) -> None:
     known = inputs.runs["run_id"].unique().sort().to_list()
     names, problems = run_names(config, inputs), []
     if len(names) < 2 or len(names) != len(set(names)) or not set(names) <= set(known):
+        text = f"compare: name two or more of the runs {', '.join(known)}, each once; got {', '.join(names)}"
         problems.append(
-            f"compare: name two or more of the runs {', '.join(known)}, each once; got {', '.join(names)}"
+            text if known else "outputs: there are no lists to sample; erag-ray compare scores all outputs"
         )
     sizes = inputs.queries["dataset"].value_counts().sort("dataset")
     small = sizes.filter(pl.col("count") < 2)["dataset"].to_list()
@@ -133,22 +140,20 @@ class PairState:
     Attributes:
         sample: the dataset's documents.
         pair: numbers of the runs.
-        differences: of the questions so far.
-        seen: the looks so far, with the differences of the last one.
         divisor: the largest k for which a look was significant at alpha / k.
         sign: of the difference at that look.
         is_equal: whether the difference was known to within the margin at a look.
         better: the better run, once Holm's procedure has rejected equality.
+        row: of INTERIM_ANALYSES, the last look.
     """
 
     sample: DatasetSample
     pair: Pair
-    differences: Differences | None = None
-    seen: Looks | None = None
     divisor: int = 0
     sign: float = 0.0
     is_equal: bool = False
     better: str | None = None
+    row: Row = field(default_factory=dict)
 
     @property
     def is_settled(self) -> bool:
@@ -160,17 +165,22 @@ class PairState:
         """The two runs."""
         return self.sample.runs[self.pair[0]], self.sample.runs[self.pair[1]]
 
-    def look(self, config: SettleConfig, labels: pl.DataFrame, number: int, num_pairs: int) -> None:
-        """Look for the ``number``-th time; the intervals of all ``num_pairs`` pairs of all datasets hold together."""
+    def look(
+        self, config: SettleConfig, labels: pl.DataFrame, number: int, num_pairs: int, price: float | None
+    ) -> None:
+        """Look for the ``number``-th time; the intervals of all ``num_pairs`` pairs of all datasets hold together.
+
+        ``price`` is that of one reading.
+        """
         counts, alpha = self.sample.counts, 1 - config.confidence
         one = differences(config, self.sample, labels, counts[number - 1], self.pair)
         critical = critical_values(config.boundary, counts, alpha / num_pairs)
-        self.seen = look(one.values, counts[:number], critical[:number], one.differs)
-        self.differences = one
-        self.is_equal |= bool(self.seen.is_settled(config.equivalence_margin)[-1])
+        seen = look(one.values, counts[:number], critical[:number], one.differs)
+        self.is_equal |= bool(seen.is_settled(config.equivalence_margin)[-1])
         divisor = largest_divisor(one.values, counts, number, config.boundary, alpha, num_pairs, one.differs)
         if divisor > self.divisor:
-            self.divisor, self.sign = divisor, float(self.seen.means[-1])
+            self.divisor, self.sign = divisor, float(seen.means[-1])
+        self.row = _row(config, self, one, seen, price)
 
 
 def _decide(states: Sequence[PairState]) -> None:
@@ -180,22 +190,38 @@ def _decide(states: Sequence[PairState]) -> None:
             state.better = state.names[0 if state.sign > 0 else 1]
 
 
-def unbeaten(states: Sequence[PairState], sample: DatasetSample) -> list[str]:
-    """Return the runs of a dataset to which no other is better so far."""
-    here = [state for state in states if state.sample is sample and state.better is not None]
-    beaten = {name for state in here for name in state.names if name != state.better}
-    return [run for run in sample.runs if run not in beaten]
+@dataclass
+class DatasetState:
+    """A dataset over its looks so far."""
 
+    sample: DatasetSample
+    pairs: Sequence[PairState]
+    num_looks: int = 0
 
-def is_done(states: Sequence[PairState], sample: DatasetSample) -> bool:
-    """Return whether a dataset is settled: its best run, or that the best ones are equal to within the margin.
+    @property
+    def num_queries(self) -> int:
+        """Questions that were looked at so far."""
+        return self.sample.counts[self.num_looks - 1]
 
-    It is not where each run is beaten by another, as looks at different questions may say in error.
-    """
-    runs = unbeaten(states, sample)
-    return bool(runs) and all(
-        state.is_settled for state in states if state.sample is sample and set(state.names) <= set(runs)
-    )
+    @property
+    def unbeaten(self) -> list[str]:
+        """The runs to which no other is better so far."""
+        beaten = {name for pair in self.pairs if pair.better for name in pair.names if name != pair.better}
+        return [run for run in self.sample.runs if run not in beaten]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a best run, or the best ones are equal to within the margin.
+
+        Not where each run is beaten by another, as looks at different questions may say in error.
+        """
+        best = self.unbeaten
+        return bool(best) and all(pair.is_settled for pair in self.pairs if set(pair.names) <= set(best))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is one more look."""
+        return not self.num_looks or (self.num_looks < len(self.sample.counts) and not self.is_settled)
 
 
 def _looks(
@@ -205,58 +231,47 @@ def _looks(
 
     ``costs`` are COSTS of the auxiliary labels: ``max_cost`` is for these and all looks.
     """
-    states = [PairState(sample=sample, pair=pair) for sample in samples for pair in sample.pairs]
-    numbers = [0] * len(samples)
-    rows, last = list[Row](), [list[Row]() for _ in samples]
-    while going := [
-        index for index, sample in enumerate(samples) if _goes_on(states, sample, numbers[index])
-    ]:
-        for index in going:
-            numbers[index] += 1
-        parts = [one.first(one.counts[number - 1]) for one, number in zip(samples, numbers, strict=True)]
+    datasets = [
+        DatasetState(sample, [PairState(sample=sample, pair=pair) for pair in sample.pairs])
+        for sample in samples
+    ]
+    pairs = [pair for dataset in datasets for pair in dataset.pairs]
+    rows: list[Row] = []
+    while going := [dataset for dataset in datasets if dataset.goes_on]:
+        for dataset in going:
+            dataset.num_looks += 1
+        parts = [dataset.sample.first(dataset.num_queries) for dataset in datasets]
         read = pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
         labels, price, costs = _labels(config, inputs, read, costs)
-        looked = {index: [state for state in states if state.sample is samples[index]] for index in going}
-        for index, of_sample in looked.items():
-            for state in of_sample:
-                state.look(config, labels, numbers[index], len(states))
-        _decide(states)
-        for index, of_sample in looked.items():
-            last[index] = [_row(config, state, price) for state in of_sample]
-            is_last = not _goes_on(states, samples[index], numbers[index])
-            say(*(look_line(config, samples[index], row, len(samples), is_last) for row in last[index]))
-            rows += last[index]
-    _end(config, samples, states, last)
+        for dataset in going:
+            for pair in dataset.pairs:
+                pair.look(config, labels, dataset.num_looks, len(pairs), price)
+        _decide(pairs)
+        for dataset in going:
+            for pair in dataset.pairs:
+                pair.row.update(settled=pair.is_settled, better=pair.better)
+                say(look_line(config, dataset.sample, pair.row, len(datasets), not dataset.goes_on))
+                rows.append(pair.row)
+    _end(config, datasets)
     return rows
 
 
-def _goes_on(states: Sequence[PairState], sample: DatasetSample, num_looks: int) -> bool:
-    """Return whether a dataset is looked at once more after this number of looks."""
-    return num_looks < len(sample.counts) and (not num_looks or not is_done(states, sample))
-
-
-def _end(
-    config: SettleConfig,
-    samples: Sequence[DatasetSample],
-    states: Sequence[PairState],
-    last: Sequence[Sequence[Row]],
-) -> None:
+def _end(config: SettleConfig, datasets: Sequence[DatasetState]) -> None:
     """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
 
     Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
     """
-    for state, row in zip(states, itertools.chain(*last), strict=True):
-        row.update(settled=state.is_settled, better=state.better)
-    for sample, (row, *_) in zip(samples, last, strict=True):
-        runs = unbeaten(states, sample) or sample.runs
-        say(*summary_lines(config, sample, row, runs, is_settled=is_done(states, sample)))
+    for dataset in datasets:
+        for pair in dataset.pairs:
+            pair.row.update(settled=pair.is_settled, better=pair.better)
+        runs = dataset.unbeaten or dataset.sample.runs
+        row = dataset.pairs[0].row
+        say(*summary_lines(config, dataset.sample, row, runs, is_settled=dataset.is_settled))
 
 
-def _row(config: SettleConfig, state: PairState, price: float | None) -> Row:
-    """Return the last look of a pair, as a row of INTERIM_ANALYSES; ``price`` is that of one reading."""
-    if state.seen is None or state.differences is None:
-        raise ValueError("there was no look yet")
-    sample, seen = state.sample, state.seen
+def _row(config: SettleConfig, state: PairState, one: Differences, seen: Looks, price: float | None) -> Row:
+    """Return the last look of a pair, as a row of INTERIM_ANALYSES but for settled and better."""
+    sample = state.sample
     mean, low, high = (float(bound[-1]) for bound in (seen.means, seen.lows, seen.highs))
     documents = sample.first(int(seen.counts[-1]))
     num_saved = sample.documents.height - _num_read(documents)
@@ -273,11 +288,9 @@ def _row(config: SettleConfig, state: PairState, price: float | None) -> Row:
         "difference": mean,
         "low": low if np.isfinite(low) else None,
         "high": high if np.isfinite(high) else None,
-        "settled": state.is_settled,
-        "better": state.better,
         "auxiliary": config.auxiliary_annotator,
-        "lambda": state.differences.slope,
-        "correlation": state.differences.correlation,
+        "lambda": one.slope,
+        "correlation": one.correlation,
         "num_saved": num_saved,
         "price_saved": None if price is None else price * num_saved,
     }

@@ -16,6 +16,7 @@ from erag_ray.config.keys.values import (
     Keys,
     NotNegative,
     Number,
+    Path,
     Share,
     Text,
     Whole,
@@ -61,9 +62,7 @@ class ScratchConfig(Keys):
 class ExamplesConfig(Keys):
     """Questions with answers, and the passages to read for them."""
 
-    PATHS: ClassVar = ("queries", "triviaqa_questions", "passages", "run", "given")
-
-    queries: list[Text] = field(default_factory=list)
+    queries: list[Path] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
     {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC."""
 
@@ -71,20 +70,20 @@ class ExamplesConfig(Keys):
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
     package.module:name."""
 
-    triviaqa_questions: list[Text] = field(default_factory=list)
+    triviaqa_questions: list[Path] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files have ids without questions."""
 
-    passages: list[Text] = field(default_factory=list)
+    passages: list[Path] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; or BEIR corpus.jsonl."""
 
-    run: list[Text] = field(default_factory=list)
+    run: list[Path] = field(default_factory=list)
     """Ranked lists of passages for the questions (TREC, .gz too; Parquet; KILT predictions as .jsonl); of several
     files each question is in one."""
 
     trec_ties: Literal["trec9", "trec10"] = "trec9"
     """Scores of TREC runs are compared as trec_eval 9 (float32) or trec_eval 10 (float64) does."""
 
-    given: list[Text] = field(default_factory=list)
+    given: list[Path] = field(default_factory=list)
     """Files of questions with their passage (.jsonl, .jsonl.gz): question, title (optional), context, answers."""
 
     dataset: Text | None = None
@@ -99,11 +98,6 @@ class ExamplesConfig(Keys):
     unanswerable_share: Share = 0.0
     """Share of the questions (0 to 1) that get a second example, with passages of another question of the dataset and
     the target NO-RESPONSE, in the same prompt: the reader learns to abstain, also if it is not told to."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are no question files."""
-        return not (self.queries or self.given)
 
     def settings(self) -> dict[str, Any]:
         """Return all keys; without ``unanswerable_share`` where it is 0, as in data from before there was this key."""
@@ -147,14 +141,9 @@ class StageConfig(Keys):
         require(self.crop_words != [], "crop_words: no number is given (null for whole passages)")
 
 
-def _one_stage() -> list[StageConfig]:
-    return [StageConfig(epochs=10)]
-
-
 class TrainConfig(Keys):
     """Fine-tuning of a FiD or IPA reader; the defaults are the settings of the eRAG paper."""
 
-    PATHS: ClassVar = ("out",)
     EVERYDAY: ClassVar = {
         "Reader": ("reader.kind", "reader.model", "scratch"),
         "Questions": (
@@ -184,7 +173,7 @@ class TrainConfig(Keys):
     """Questions to choose the best weights by, read as the last stage has it: its largest num_passages, its
     num_gold, whole passages (none: the last weights are the result)."""
 
-    curriculum: list[StageConfig] = field(default_factory=_one_stage)
+    curriculum: list[StageConfig] = field(default_factory=lambda: [StageConfig(epochs=10)])
     """Stages, one after the other (default: 10 epochs of 50 passages)."""
 
     learning_rate: Above0 = 5e-5
@@ -232,7 +221,7 @@ class TrainConfig(Keys):
     ray_address: Text | None = None
     """Cluster to run on (null: the one that submitted the job, else a local Ray only for this job)."""
 
-    out: Text = "results/reader"
+    out: Path = "results/reader"
     """Folder of the training: checkpoints, log.csv, and the result in reader/. All nodes see it under this path."""
 
     progress: Flag = True

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import torch
@@ -16,17 +13,17 @@ from erag_ray.extras.train.data.batches import listed, read_passages
 from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.reader import TrainedReader
 from erag_ray.measures.scores import score_named, score_outputs
-from erag_ray.prompts.request import Form, Request
+from erag_ray.prompts.request import Request
 from erag_ray.store.folder import as_frame
 
 
 class DevQuestions:
     """The dev questions with the last stage's settings: its largest num_passages, its num_gold, no cropping."""
 
-    def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, TrainedReader]) -> None:
+    def __init__(self, config: TrainConfig, examples: Examples, reader: TrainedReader) -> None:
         self.config = config
         self.examples = examples
-        self.readers = readers
+        self.reader = reader
         frame = as_frame(examples.table.select(["query_id", "dataset"])).with_row_index("row")
         parts = frame.partition_by("dataset", as_dict=True, maintain_order=True)
         self._rows = {
@@ -43,8 +40,7 @@ class DevQuestions:
         """Return the mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
         sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
         if num_workers > 1:
-            device = next(iter(self.readers.values())).model.model.device
-            total = torch.tensor(sums, device=device)
+            total = torch.tensor(sums, device=self.reader.model.model.device)
             dist.all_reduce(total)
             sums = total.cpu().numpy()
         means = [float(total) / len(rows) for total, rows in zip(sums, self._rows.values(), strict=True)]
@@ -55,11 +51,17 @@ class DevQuestions:
 
     def _sum(self, name: str, rank: int, num_workers: int) -> float:
         """Return the sum of the scores of one worker's questions of a dataset."""
-        model, form = self.readers[name]
+        model, form = self.reader.model, self.reader.forms[name]
         records = self.examples.table.take(
             pa.array(self._rows[name][rank::num_workers], pa.int64())
         ).to_pylist()
-        prompts = model.render([self._request(form, record) for record in records])
+        stage = self.config.curriculum[-1]
+        requests = []
+        for record in records:
+            rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
+            passages = read_passages(self.examples.corpus, rows)
+            requests.append(Request.of(form, record["question"], passages))
+        prompts = model.render(requests)
         outputs = [""] * len(records)
         for rows in model.batches(prompts):
             for row, output in zip(rows, model.generate([prompts[row] for row in rows]), strict=True):
@@ -68,8 +70,3 @@ class DevQuestions:
             score_outputs([text], [record["answers"]], score_named(record["score"]))[0] or 0.0
             for text, record in zip(outputs, records, strict=True)
         )
-
-    def _request(self, form: Form, record: Mapping[str, Any]) -> Request:
-        stage = self.config.curriculum[-1]
-        rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
-        return Request.of(form, record["question"], read_passages(self.examples.corpus, rows))

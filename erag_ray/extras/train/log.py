@@ -91,7 +91,6 @@ def training_progress(out: pathlib.Path, num_steps: int, *, show: bool) -> Itera
 
 def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
     messages = _Tail(out / LINES)
-    log = _Log(out / LOG, num_steps)
     is_terminal = sys.stderr.isatty()
     console = rich.console.Console(stderr=True)
     columns = (
@@ -102,16 +101,32 @@ def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bo
     )
     with rich.progress.Progress(*columns, console=console, disable=not (show and is_terminal)) as bar:
         task = bar.add_task("", total=num_steps)
-        ended, next_line = False, time.monotonic() + TRAINING_LINE_SECONDS
+        ended, first, printed = False, dict[str, str](), 0
+        next_line = time.monotonic() + TRAINING_LINE_SECONDS
         while not ended:
             ended = closing.wait(1.0)
             for line in messages.lines():
                 bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            log.update()
-            bar.update(task, completed=log.step, description=log.text)
-            if show and not is_terminal and log.is_new and (ended or time.monotonic() >= next_line):
-                print(f"step {log.step:,}/{num_steps:,}: {log.text}", file=sys.stderr, flush=True)
-                log.is_new, next_line = False, time.monotonic() + TRAINING_LINE_SECONDS
+            rows = read_log(out / LOG)
+            if not rows:
+                continue
+            first = first or rows[-1]
+            step, text = int(rows[-1]["step"]), _progress_text(rows, first, num_steps)
+            bar.update(task, completed=step, description=text)
+            if show and not is_terminal and step != printed and (ended or time.monotonic() >= next_line):
+                print(f"step {step:,}/{num_steps:,}: {text}", file=sys.stderr, flush=True)
+                printed, next_line = step, time.monotonic() + TRAINING_LINE_SECONDS
+
+
+def _progress_text(rows: Sequence[Mapping[str, str]], first: Mapping[str, str], num_steps: int) -> str:
+    """Return recent loss, last dev score, and the time left at the speed since the first row that was seen."""
+    last = rows[-1]
+    steps = int(last["step"]) - int(first["step"])
+    elapsed = float(last["seconds"]) - float(first["seconds"])
+    left = f", {(num_steps - int(last['step'])) * elapsed / steps:.0f} s left" if steps > 0 else ""
+    recent = [float(row["loss"]) for row in rows[-20:]]
+    dev = next((f", dev {float(row['dev']):.3f}" for row in reversed(rows) if row.get("dev")), "")
+    return f"loss {sum(recent) / len(recent):.3f}{dev}{left}"
 
 
 class _Tail:
@@ -130,26 +145,3 @@ class _Tail:
         whole = text[: text.rfind(b"\n") + 1]
         self._position += len(whole)
         return whole.decode().splitlines()
-
-
-class _Log:
-    """The current state of a training's log."""
-
-    def __init__(self, path: pathlib.Path, num_steps: int) -> None:
-        self._path = path
-        self._num_steps = num_steps
-        self._first: tuple[int, float] | None = None
-        self.step, self.text, self.is_new = 0, "", False
-
-    def update(self) -> None:
-        rows = read_log(self._path)
-        if not rows:
-            return
-        step, seconds = int(rows[-1]["step"]), float(rows[-1]["seconds"])
-        self._first = self._first or (step, seconds)
-        steps, elapsed = step - self._first[0], seconds - self._first[1]
-        left = f", {(self._num_steps - step) * elapsed / steps:.0f} s left" if steps > 0 else ""
-        recent = [float(row["loss"]) for row in rows[-20:]]
-        dev = next((f", dev {float(row['dev']):.3f}" for row in reversed(rows) if row.get("dev")), "")
-        self.is_new = self.is_new or step != self.step
-        self.step, self.text = step, f"loss {sum(recent) / len(recent):.3f}{dev}{left}"

@@ -27,7 +27,7 @@ from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import open_examples
 from erag_ray.extras.train.evaluation import DevQuestions
 from erag_ray.extras.train.log import TrainingLog
-from erag_ray.extras.train.reader import load_readers, save_reader
+from erag_ray.extras.train.reader import load_reader, save_reader
 from erag_ray.models.local.memory import free_memory, is_out_of_memory
 from erag_ray.models.local.model import DEFAULT_LIMITS
 from erag_ray.models.t5.encoder_cache import encode_prompts
@@ -53,13 +53,13 @@ class Trainer:
         self.config = config
         self.out = pathlib.Path(config.out)
         train, dev = open_examples(config, "train"), open_examples(config, "dev")
-        self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
-        self.model: Any = next(iter(self.readers.values())).model.model
+        self.reader = load_reader(config.reader, model_folder, {**dev.datasets, **train.datasets})
+        self.model: Any = self.reader.model.model
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
         self.curriculum = Curriculum(config, train.dataset_names)
-        self.batches = Batches(train, self.curriculum, self.readers)
-        self.dev = DevQuestions(config, dev, self.readers)
+        self.batches = Batches(train, self.curriculum, self.reader)
+        self.dev = DevQuestions(config, dev, self.reader)
         self.gradients = flat_gradients(self.model)
         self.optimizer = make_optimizer(self.model, config)
         self.checkpoints = Checkpoints(self.out / "checkpoints")
@@ -78,7 +78,9 @@ class Trainer:
             values = self._step(step, samples)
             state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
             if self._is_due(state.step, self.config.eval_steps) and self.dev.datasets:
-                scores = self._evaluate()
+                with autocast(self.config):
+                    self.model.eval()
+                    scores = self.dev.scores(*rank_and_size())
                 state = self._keep_best(state, scores["dev"])
                 values |= scores
             if is_main():
@@ -94,7 +96,7 @@ class Trainer:
 
     def _begin(self) -> tuple[State, float]:
         """Return the state to resume from, and the seconds spent until there."""
-        on_main_worker(self._clean)
+        on_main_worker(self._remove_unfinished)
         state, lines = self.checkpoints.restore(self.model, self.optimizer)
         seconds = 0.0
         if is_main():
@@ -105,8 +107,7 @@ class Trainer:
                 self.log.say(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
         return state, seconds
 
-    def _clean(self) -> None:
-        """Remove unfinished files of a killed process."""
+    def _remove_unfinished(self) -> None:
         recover(self.out / "reader")
         self.checkpoints.clean()
 
@@ -196,11 +197,6 @@ class Trainer:
             "and start from weights that were trained in bfloat16 or float32, not float16"
         )
 
-    def _evaluate(self) -> dict[str, float]:
-        with autocast(self.config):
-            self.model.eval()
-            return self.dev.scores(*rank_and_size())
-
     def _keep_best(self, state: State, score: float) -> State:
         # on a tie the later one, which was trained for longer
         if state.best_score is not None and score < state.best_score:
@@ -210,7 +206,7 @@ class Trainer:
 
     def _save_reader(self) -> None:
         dtype = self.config.scratch.dtype if self.config.scratch else "float32"
-        save_reader(next(iter(self.readers.values())), self.out / "reader", dtype)
+        save_reader(self.reader, self.out / "reader", dtype)
 
 
 def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:

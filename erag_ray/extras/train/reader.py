@@ -23,16 +23,14 @@ from erag_ray.support.errors import InputError, JobError
 
 
 class TrainedReader(NamedTuple):
-    """The model, and the form of its requests for one dataset."""
+    """The model on this process's device, and the form of its requests for each dataset, as in evaluation."""
 
     model: T5Model
-    form: Form
+    forms: Mapping[str, Form]
 
 
-def load_readers(
-    config: ReaderConfig, folder: str, datasets: Mapping[str, Dataset]
-) -> dict[str, TrainedReader]:
-    """Load a reader for each dataset, with the prompts of evaluation; all share one model on this process's device.
+def load_reader(config: ReaderConfig, folder: str, datasets: Mapping[str, Dataset]) -> TrainedReader:
+    """Load the reader to be trained.
 
     Raises:
         InputError: it is not a T5-style reader, or its model cannot be read.
@@ -41,7 +39,7 @@ def load_readers(
     # the engine fuses weights, which training has to change separately
     model.uses_engine = False
     model.load()
-    return {name: TrainedReader(model, form_for(config, dataset)) for name, dataset in datasets.items()}
+    return TrainedReader(model, {name: form_for(config, dataset) for name, dataset in datasets.items()})
 
 
 def form_for(config: ReaderConfig, dataset: Dataset) -> Form:
@@ -73,7 +71,7 @@ def save_reader(reader: TrainedReader, folder: pathlib.Path, dtype: str) -> None
         raise JobError(
             f"{folder}: a weight of this model is outside the range of {dtype}. Use bfloat16 or float32"
         )
-    settings = reader.model.decoding(reader.form.max_new_tokens)
+    settings = reader.model.decoding(next(iter(reader.forms.values())).max_new_tokens)
     with written_whole(folder) as unfinished:
         model.save_pretrained(unfinished)
         settings.save_pretrained(unfinished)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from erag_ray.config.keys.values import Above0, AtLeast1, Keys, Number, Share, Text, Whole
+from erag_ray.config.keys.values import Above0, AtLeast1, Keys, Number, Path, Share, Whole
 
 PASSAGES_PER_DISTRICT = 64
 
@@ -14,9 +14,7 @@ PASSAGES_PER_DISTRICT = 64
 class WorldConfig(Keys):
     """A generated encyclopedia with questions of five tasks, in KILT's file formats."""
 
-    PATHS: ClassVar = ("out",)
-
-    out: Text = "results/world"
+    out: Path = "results/world"
     """Folder of the files."""
 
     seed: Whole = 0
@@ -62,10 +60,3 @@ class WorldConfig(Keys):
     def is_dev(self, district: int) -> bool:
         """Return whether a district has dev questions (else train questions)."""
         return district % self.dev_every == self.dev_every - 1
-
-    def index_in_split(self, district: int) -> tuple[int, int]:
-        """Return a district's index in its split (dev or train), and the size of the split."""
-        dev_before, all_dev = district // self.dev_every, self.num_districts // self.dev_every
-        if self.is_dev(district):
-            return dev_before, all_dev
-        return district - dev_before, self.num_districts - all_dev

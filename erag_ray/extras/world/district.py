@@ -5,15 +5,15 @@ The world is a sequence of districts that are generated independently, so that m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from erag_ray.extras.world.config import WorldConfig
-from erag_ray.extras.world.names import Names
-from erag_ray.extras.world.relations import RELATIONS
-from erag_ray.extras.world.words import INSTRUMENTS, MEN, OCCUPATIONS, PRODUCTS, WOMEN
+from erag_ray.extras.world.names import FORMS, Names
+from erag_ray.extras.world.words import OCCUPATIONS, RELATIONS, SHORT_NAMES, WORDS
 
-NUM_TOWNS, NUM_COMPANIES, NUM_SCHOOLS, NUM_NOVELS, NUM_REGIONS = 6, 6, 5, 8, 3
+NUM_THINGS = {"region": 3, "town": 6, "company": 6, "school": 5, "novel": 8}
+"""Kind -> number in a district; all but regions have pages."""
 NUM_PEOPLE, NUM_SURNAMES = 36, 16
 FACTS_OF_A_PERSON = 5
 
@@ -59,14 +59,14 @@ class Fact:
     object: Entity
 
 
-@dataclass
+@dataclass(frozen=True)
 class District:
     """A district with its entities and facts."""
 
     number: int
     dev: bool
-    entities: list[Entity] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
+    entities: list[Entity]
+    facts: list[Fact]
 
 
 def make_district(config: WorldConfig, number: int) -> District:
@@ -76,32 +76,17 @@ def make_district(config: WorldConfig, number: int) -> District:
     names = Names(
         random, dev, max(config.num_districts * NUM_SURNAMES // config.districts_per_surname, NUM_SURNAMES)
     )
-    cast = {
-        "region": [Entity("region", names.region()) for _ in range(NUM_REGIONS)],
-        "town": [_town(names) for _ in range(NUM_TOWNS)],
-        "company": [_company(names) for _ in range(NUM_COMPANIES)],
-        "school": [Entity("school", names.school()) for _ in range(NUM_SCHOOLS)],
-        "novel": [Entity("novel", names.book()) for _ in range(NUM_NOVELS)],
-        "person": _people(names, config.namesake_fraction),
-    }
-    district = District(
-        number,
-        dev,
-        [entity for kind in ("town", "company", "school", "novel", "person") for entity in cast[kind]],
-    )
-    for entity in district.entities:
-        district.facts += _facts_of(entity, cast, names)
-    return district
+    cast = {kind: [_thing(kind, names) for _ in range(count)] for kind, count in NUM_THINGS.items()}
+    cast["person"] = _people(names, config.namesake_fraction)
+    entities = [entity for kind, of_kind in cast.items() if kind != "region" for entity in of_kind]
+    facts = [fact for entity in entities for fact in _facts_of(entity, cast, names)]
+    return District(number, dev, entities, facts)
 
 
-def _town(names: Names) -> Entity:
-    name = names.town()
-    return Entity("town", name, (f"{name} Town",))
-
-
-def _company(names: Names) -> Entity:
-    name = names.company()
-    return Entity("company", name, (name.split()[0],))
+def _thing(kind: str, names: Names) -> Entity:
+    name = names.of_kind(kind)
+    aliases = {"town": (f"{name} Town",), "company": (name.split()[0],)}
+    return Entity(kind, name, aliases.get(kind, ()))
 
 
 def _people(names: Names, namesake_fraction: float) -> list[Entity]:
@@ -118,7 +103,8 @@ def _people(names: Names, namesake_fraction: float) -> list[Entity]:
 
 def _person(names: Names, surnames: list[str]) -> Entity:
     woman = names.random.random() < 0.5
-    name = names.draw(lambda: f"{names.first_name(woman)} {names.random.choice(surnames)}")
+    first_names = [word.split("/")[0] for word in WORDS["woman" if woman else "man"]]
+    name = names.draw(lambda: f"{names.random.choice(first_names)} {names.random.choice(surnames)}")
     return _with_occupation(name, woman, names.random.choice(list(OCCUPATIONS)))
 
 
@@ -132,8 +118,8 @@ def _namesake(names: Names, people: list[Entity]) -> Entity:
 
 def _with_occupation(name: str, woman: bool, occupation: str) -> Entity:
     first, last = name.split(" ")
-    short = (WOMEN if woman else MEN)[first]
-    return Entity("person", name, (f"{short} {last}", f"{first[0]}. {last}"), occupation, woman)
+    aliases = (f"{SHORT_NAMES[first]} {last}", f"{first[0]}. {last}")
+    return Entity("person", name, aliases, occupation, woman)
 
 
 def _facts_of(entity: Entity, cast: dict[str, list[Entity]], names: Names) -> list[Fact]:
@@ -149,11 +135,6 @@ def _facts_of(entity: Entity, cast: dict[str, list[Entity]], names: Names) -> li
 def _object(entity: Entity, kind: str, cast: dict[str, list[Entity]], names: Names) -> Entity:
     if kind in cast:
         return names.random.choice([other for other in cast[kind] if other.name != entity.name])
-    makers = {
-        "year": lambda: str(names.random.randrange(1840, 1990)),
-        "instrument": lambda: names.random.choice(INSTRUMENTS),
-        "product": lambda: names.random.choice(PRODUCTS),
-        "river": names.river,
-        "award": names.award,
-    }
-    return Entity(kind, makers[kind]())
+    if kind == "year":
+        return Entity(kind, str(names.random.randrange(1840, 1990)))
+    return Entity(kind, names.of_kind(kind) if kind in FORMS else names.random.choice(WORDS[kind]))

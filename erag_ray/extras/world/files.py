@@ -48,7 +48,9 @@ def write_world(
         The number of lines in every file.
     """
     folder = Folder(config.out)
-    settings = _settings(config)
+    settings = {"version": __version__, **dataclasses.asdict(config)}
+    for key in ("out", "num_processes"):
+        del settings[key]
     manifest = whole_manifest(folder, name=MANIFEST, form={"settings": dict, "lines": dict})
     if manifest is not None and manifest["settings"] == settings:
         counts: dict[str, int] = manifest["lines"]
@@ -58,15 +60,6 @@ def write_world(
     content = {"settings": settings, "lines": lines}
     folder.write_bytes(json.dumps(content, indent=2).encode(), MANIFEST)
     return lines
-
-
-def _settings(config: WorldConfig) -> dict[str, Any]:
-    """Return all that the files depend on."""
-    values = dataclasses.asdict(config)
-    return {
-        "version": __version__,
-        **{key: value for key, value in values.items() if key not in ("out", "num_processes")},
-    }
 
 
 def _write_files(config: WorldConfig, folder: Folder, on_progress: Callable[[int], None]) -> dict[str, int]:
@@ -120,7 +113,9 @@ def district_lines(config: WorldConfig, number: int) -> Lines:
 
 def num_questions(config: WorldConfig, number: int) -> int:
     """Return the number of questions of each task in a district; in a split, these differ by at most 1."""
-    index, split_size = config.index_in_split(number)
+    index, split_size = number // config.dev_every, config.num_districts // config.dev_every
+    if not config.is_dev(number):
+        index, split_size = number - index, config.num_districts - split_size
     mean = config.questions_per_district
     if config.max_questions is not None:
         mean = min(mean, config.max_questions / split_size)

@@ -6,31 +6,27 @@ of any world has a name of a dev file, although both are composed of the same pi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
 import xxhash
 
-from erag_ray.extras.world.words import (
-    AWARD_KINDS,
-    COMPANY_ENDS,
-    MEN,
-    REGION_ENDS,
-    RIVER_ENDS,
-    SCHOOL_KINDS,
-    SURNAME_ENDS,
-    SURNAME_MIDDLES,
-    SURNAME_STARTS,
-    TITLE_ADJECTIVES,
-    TITLE_NOUNS,
-    TOWN_ENDS,
-    TOWN_STARTS,
-    WOMEN,
-)
+from erag_ray.extras.world.words import WORDS
 
 DEV_EVERY = 5
 """One name in so many belongs to dev."""
+FORMS = {
+    "region": "{town_start}{middle}{region_end}",
+    "town": "{town_start}{middle}{town_end}",
+    "river": "{town_start}{middle}{river_end}",
+    "company": "{surname} {company_end}",
+    "school": "{surname} {school_kind}",
+    "award": "{surname} {award_kind}",
+    "novel": "The {title_adjective} {title_noun} of {surname}",
+}
+"""Kind of entity -> the form of its names: pieces of `WORDS`, drawn from left to right; ``middle`` may be empty."""
 
 
 def is_dev_name(name: str) -> bool:
@@ -61,51 +57,25 @@ class Names:
                 self.used.add(name)
                 return name
 
+    def of_kind(self, kind: str) -> str:
+        """Return a new name of an entity, by `FORMS`."""
+        return self.draw(lambda: re.sub(r"{(\w+)}", lambda match: self._piece(match[1]), FORMS[kind]))
+
     def surname(self) -> str:
         """Return one of the world's surnames."""
         return surname(self.random.randrange(self.surnames))
 
-    def first_name(self, woman: bool) -> str:
-        return self.random.choice(list(WOMEN if woman else MEN))
-
-    def town(self) -> str:
-        return self.draw(lambda: self._pick(TOWN_STARTS) + self._piece() + self._pick(TOWN_ENDS))
-
-    def river(self) -> str:
-        return self.draw(lambda: self._pick(TOWN_STARTS) + self._piece() + self._pick(RIVER_ENDS))
-
-    def region(self) -> str:
-        return self.draw(lambda: self._pick(TOWN_STARTS) + self._piece() + self._pick(REGION_ENDS))
-
-    def company(self) -> str:
-        return self.draw(lambda: f"{self._any_surname()} {self._pick(COMPANY_ENDS)}")
-
-    def school(self) -> str:
-        return self.draw(lambda: f"{self._any_surname()} {self._pick(SCHOOL_KINDS)}")
-
-    def award(self) -> str:
-        return self.draw(lambda: f"{self._any_surname()} {self._pick(AWARD_KINDS)}")
-
-    def book(self) -> str:
-        return self.draw(
-            lambda: f"The {self._pick(TITLE_ADJECTIVES)} {self._pick(TITLE_NOUNS)} of {self._any_surname()}"
-        )
-
-    def _any_surname(self) -> str:
-        return surname(self.random.randrange(len(SURNAME_STARTS) * len(SURNAME_ENDS)))
-
-    def _piece(self) -> str:
-        return self.random.choice(("", *SURNAME_MIDDLES))
-
-    def _pick(self, pieces: tuple[str, ...]) -> str:
-        return self.random.choice(pieces)
+    def _piece(self, kind: str) -> str:
+        if kind == "surname":
+            return surname(self.random.randrange(len(WORDS["surname_start"]) * len(WORDS["surname_end"])))
+        return self.random.choice(("", *WORDS[kind]) if kind == "middle" else WORDS[kind])
 
 
 def surname(number: int) -> str:
     """Return the surname of a number: two pieces for the first 1,600 or so, then three."""
-    starts, ends = SURNAME_STARTS, SURNAME_ENDS
+    starts, middles, ends = WORDS["surname_start"], WORDS["middle"], WORDS["surname_end"]
     # a large odd step: consecutive numbers share neither piece
     short = number * 1009 % (len(starts) * len(ends))
     long = number // (len(starts) * len(ends))
-    middle = SURNAME_MIDDLES[(long - 1) % len(SURNAME_MIDDLES)] if long else ""
+    middle = middles[(long - 1) % len(middles)] if long else ""
     return starts[short // len(ends)] + middle + ends[short % len(ends)]

@@ -9,7 +9,7 @@ from random import Random
 
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, Entity, Fact
-from erag_ray.extras.world.relations import RELATIONS
+from erag_ray.extras.world.words import RELATIONS
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def _page(
     others: Sequence[Fact],
 ) -> Page:
     entity = district.entities[index]
-    title = f"{entity.name} ({entity.occupation})" if entity.kind == "person" else entity.name
+    noun = entity.occupation or entity.kind
+    title = f"{entity.name} ({noun})" if entity.kind == "person" else entity.name
     own_facts = [Statement(_tell(random, fact, _own_subject(random, entity)), fact) for fact in of_subject]
     random.shuffle(own_facts)
     more = [fact for fact in _others(config, random, district, entity) if fact not in others]
@@ -83,22 +84,10 @@ def _page(
         f"{district.number * 1000 + index + 1}",
         title,
         entity,
-        _intro(entity),
+        f"{entity.name} is {'an' if noun[0] in 'aeiou' else 'a'} {noun}.",
         tuple(own_facts),
         tuple(other_facts),
     )
-
-
-def _intro(entity: Entity) -> str:
-    kinds = {
-        "person": entity.occupation,
-        "town": "town",
-        "company": "company",
-        "school": "school",
-        "novel": "novel",
-    }
-    noun = kinds[entity.kind]
-    return f"{entity.name} is {'an' if noun[0] in 'aeiou' else 'a'} {noun}."
 
 
 def _own_subject(random: Random, entity: Entity) -> str:

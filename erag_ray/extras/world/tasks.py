@@ -14,10 +14,8 @@ from typing import Any
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, Entity, Fact
 from erag_ray.extras.world.pages import Page, Statement, state
-from erag_ray.extras.world.relations import RELATIONS
-from erag_ray.extras.world.words import OCCUPATIONS
+from erag_ray.extras.world.words import OCCUPATIONS, PLAIN, RELATIONS
 
-PLAIN = ("year", "instrument", "product")
 MET = ("I have been reading about {S}.", "Do you know {S}?", "Yesterday I heard of {S}.")
 REACTIONS = ("Yes, the name rings a bell.", "What would you like to know?", "Tell me more!")
 OPENINGS = ("I think that ", "As far as I know, ", "I have read that ", "")
@@ -77,9 +75,8 @@ def factoid(scene: Scene) -> Item | None:
     """Ask for the object of one fact, as in Natural Questions."""
     fact = scene.random.choice(scene.district.facts)
     question = scene.random.choice(RELATIONS[fact.relation].questions)
-    return Item(
-        _ask(question, scene.reference_to(fact.subject)), (fact.object.name,), (scene.source_of(fact),)
-    )
+    text = question.replace("{S}", scene.reference_to(fact.subject))
+    return Item(text, (fact.object.name,), (scene.source_of(fact),))
 
 
 def described(scene: Scene) -> Item | None:
@@ -90,13 +87,9 @@ def described(scene: Scene) -> Item | None:
     facts = scene.random.sample([fact for fact in scene.district.facts if fact.subject is entity], 2)
     if all(fact.object.kind in PLAIN for fact in facts) or _fits_others(scene, entity, facts):
         return None
-    kind = entity.kind
-    if kind == "person":
-        kind = (
-            OCCUPATIONS[entity.occupation]
-            if scene.random.random() < scene.config.variant_fraction
-            else entity.occupation
-        )
+    kind = entity.occupation or entity.kind
+    if entity.kind == "person" and scene.random.random() < scene.config.variant_fraction:
+        kind = OCCUPATIONS[entity.occupation]
     clauses = [RELATIONS[fact.relation].clause.replace("{O}", fact.object.name) for fact in facts]
     return Item(
         f"Which {kind} {' and '.join(clauses)}?",
@@ -131,7 +124,7 @@ def two_hops(scene: Scene) -> Item | None:
     sources = (scene.source_of(first), scene.source_of(second))
     if sources[0][0] is sources[1][0]:
         return None
-    return Item(_ask(question, bridge), (second.object.name,), sources)
+    return Item(question.replace("{S}", bridge), (second.object.name,), sources)
 
 
 def claim(scene: Scene) -> Item | None:
@@ -154,13 +147,9 @@ def dialogue(scene: Scene) -> Item | None:
     page, statement = scene.source_of(fact)
     reference = scene.reference_to(fact.subject)
     opening = scene.random.choice(MET).replace("{S}", reference)
-    question = _ask(scene.random.choice(RELATIONS[fact.relation].questions), reference)
+    question = scene.random.choice(RELATIONS[fact.relation].questions).replace("{S}", reference)
     reply = scene.random.choice(OPENINGS) + statement.sentence
     return Item(f"{opening}\n{scene.random.choice(REACTIONS)}\n{question}", (reply,), ((page, statement),))
-
-
-def _ask(template: str, subject: str) -> str:
-    return template.replace("{S}", subject)
 
 
 def _record(query_id: str, item: Item) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.request import Form, Passage, Request, question_key, text_hash
 from erag_ray.store.responses import KEY_COLUMNS
-from erag_ray.store.schemas import PENDING, REQUESTS, check, conform
+from erag_ray.store.schemas import PENDING, REQUESTS, conform
 from erag_ray.support.user_code import running
 
 DocIds = pl.List(pl.String)
@@ -126,7 +126,7 @@ def build_requests(
     joined = distinct.join(query_parts, on=["kind", "query_id"], how="left", maintain_order="left")
     shown = _shown(joined["doc_ids"], documents, joined["is_ordered"].to_numpy())
     table = joined.with_columns(passages_key=_passages_keys(shown, documents)).select(REQUESTS.columns.names)
-    check(table, REQUESTS)
+    conform(table, REQUESTS)
     return table
 
 

@@ -20,7 +20,8 @@ from erag_ray.annotators import request_specs
 from erag_ray.config.job import JobConfig
 from erag_ray.data.runs.entries import pairs
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
-from erag_ray.inference.output_tables import SINGLE_DOCUMENT
+from erag_ray.inference.output_tables import NO_ANSWERS, SINGLE_DOCUMENT
+from erag_ray.inference.planning.given import given_answers, given_lists, given_notes, without_given
 from erag_ray.inference.planning.pending import (
     DocIds,
     Documents,
@@ -103,6 +104,8 @@ class StagePlan:
     """Questions and lists of its outputs, if these are complete answers of the reader."""
     replaced_answers: pl.DataFrame | None = None
     """REQUESTS for the answers that verdicts replace: some may be cached."""
+    given: pl.DataFrame = dataclasses.field(default_factory=NO_ANSWERS.clone)
+    """`output_tables.ANSWERS` that need no request."""
 
     @property
     def requests(self) -> pl.DataFrame:
@@ -136,7 +139,11 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
         .agg(doc_ids=pl.col("doc_id"))
     )
     gold_lists = gold.with_columns(run_id=pl.lit(GOLD_PASSAGES), depth=pl.lit(config.depth, pl.Int32))
-    return pl.concat([run_lists, closed_book.select(run_lists.columns), gold_lists.select(run_lists.columns)])
+    references = pl.concat([closed_book.select(run_lists.columns), gold_lists.select(run_lists.columns)])
+    if not config.asks_reader:
+        references = references.join(inputs.given, on=["run_id", "query_id"], how="semi")
+    lists = pl.concat([run_lists, references])
+    return pl.concat([lists, given_lists(inputs, queries["query_id"], lists)])
 
 
 def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
@@ -168,8 +175,13 @@ def plan_stage(
     Raises:
         InputError: a model cannot be found or loaded, or does not support a kind of request.
     """
-    parts = [_by_label_kind(config, inputs, _annotators_lists(config, inputs))] if single_document else []
+    of_documents = _annotators_lists(config, inputs) if single_document else None
     of_lists = end_to_end_lists(config, inputs) if end_to_end else None
+    answers = None if of_documents is None else of_documents.filter(kind=ANSWER.name)
+    given = given_answers(config, inputs, answers, of_lists)
+    if config.outputs:
+        of_documents, of_lists = _to_ask(config, of_documents, of_lists, given)
+    parts = [] if of_documents is None else [_by_label_kind(config, inputs, of_documents)]
     if of_lists is not None:
         parts.append(of_lists.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids"))
     further = [
@@ -186,7 +198,21 @@ def plan_stage(
         verdicts=verdicts,
         lists=_shown_lists(parts[:1] if single_document else [], of_lists),
     )
-    return dataclasses.replace(plan, answered=answered)
+    return dataclasses.replace(plan, answered=answered, given=given)
+
+
+def _to_ask(
+    config: JobConfig, of_documents: pl.DataFrame | None, of_lists: pl.DataFrame | None, given: pl.DataFrame
+) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    """Return the lists of annotators and of end-to-end evaluation without those whose answers are given."""
+    if of_documents is not None:
+        is_answer = pl.col("kind") == ANSWER.name
+        of_one = given.filter(pl.col("run_id").is_in(["", NO_PASSAGES]))
+        requested = without_given(of_documents.filter(is_answer), of_one, ["query_id", "doc_ids"])
+        of_documents = pl.concat([of_documents.filter(~is_answer), requested])
+    if of_lists is not None:
+        of_lists = without_given(of_lists, given, ["run_id", "query_id", "depth"])
+    return of_documents, of_lists
 
 
 _NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": DocIds})
@@ -348,6 +374,7 @@ def _purposes(lists: pl.DataFrame) -> pl.DataFrame | None:
 
 def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
     """Yield the cost preview of a stage, as lines: requests pending and cached, tokens, truncation."""
+    yield from given_notes(plan.given)
     for model_plan in plan.plans:
         yield from model_plan.model.notes()
         yield from model_plan.repaired

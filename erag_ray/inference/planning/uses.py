@@ -168,6 +168,8 @@ def label_kind(config: JobConfig, dataset: Dataset) -> Kind:
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
     """Return the problems of the models for all datasets and kinds of request; no weights are loaded."""
+    if not config.asks_reader:
+        return _problems_without_reader(config, datasets)
     try:
         model_class(config.reader.kind)
     except InputError as error:
@@ -176,6 +178,27 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
     for dataset in datasets.values() or (Dataset(),):
         kinds = [spec.kind for spec in request_specs(config.annotators)] + score_kinds(dataset)
         for kind in dict.fromkeys([ANSWER, *_label_kinds(config, dataset), *kinds]):
+            try:
+                use_of(kind, config, dataset)
+            except InputError as error:
+                problems += error.problems
+    return list(dict.fromkeys(problems))
+
+
+def _problems_without_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
+    """Return the problems of a job whose outputs are all given: only the judge is asked."""
+    specs = {name: list(request_specs([name])) for name in config.annotators}
+    askers = [
+        name
+        for name, kinds in specs.items()
+        if any(spec.kind is not ANSWER and spec.kind.role == "reader" for spec in kinds)
+    ]
+    problems = [
+        f"annotators: {name} asks the reader more than outputs can say; configure it" for name in askers
+    ]
+    for dataset in datasets.values():
+        judged = [spec.kind for kinds in specs.values() for spec in kinds if spec.kind.role != "reader"]
+        for kind in dict.fromkeys([*judged, *score_kinds(dataset)]):
             try:
                 use_of(kind, config, dataset)
             except InputError as error:

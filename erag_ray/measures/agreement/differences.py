@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from erag_ray.measures.agreement.cells import Floats
+from erag_ray.measures.agreement.statistics import Floats
 
 POWER = 0.8
 TIE_DIGITS = 10

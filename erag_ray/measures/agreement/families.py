@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erag_ray.measures.agreement.cells import Floats
 from erag_ray.measures.agreement.paired_test import PairedTest, paired_test
+from erag_ray.measures.agreement.statistics import Floats
 
 
 def holm(p_values: Floats) -> Floats:

@@ -16,15 +16,14 @@ is drawn:
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.cells import Floats
 from erag_ray.measures.agreement.differences import POWER, TIE_DIGITS, round_up, standard_errors
+from erag_ray.measures.agreement.statistics import Floats
 from erag_ray.support.numba_jit import compiled
 
 MAX_EXACT = 26
@@ -42,6 +41,8 @@ MAX_STEPS = 100
 """Differences that are multiples of 1/k, for a k up to this, have sums on a lattice."""
 LEAST_P = 1e-12
 """`PairedTest.p_above` looks no further."""
+MOST_NEEDED = 10**12
+"""More queries than this are not counted."""
 SMALLEST = 1e-12
 """A bound on the significant side of 0 is at least this far from it."""
 
@@ -102,7 +103,7 @@ class PairedTest:
         """Return how many queries a test at this level needs to detect the mean difference in 80 % of cases.
 
         By `detectable_difference`, and at least as many as hold the differences that an exact test needs; rounded up to
-        two digits. None if the mean difference is 0.
+        two digits. None if the mean difference is 0, and at most `MOST_NEEDED`.
         """
         if not round(self.mean, TIE_DIGITS):
             return None
@@ -110,7 +111,7 @@ class PairedTest:
         variance = max(0.0, squares / max(1, self.count - 1))
         by_power = variance * (standard_errors(alpha, POWER, max(2, self.count)) / self.mean) ** 2
         num_different = math.ceil(1 - math.log2(alpha))
-        return round_up(max(by_power, num_different * self.count / len(self.values)))
+        return round_up(min(MOST_NEEDED, max(by_power, num_different * self.count / len(self.values))))
 
 
 def paired_test(differences: Floats) -> PairedTest:
@@ -145,8 +146,13 @@ def _tail(values: Floats) -> float:
     if len(values) <= MAX_ON_GRID or _is_lumpy(np.abs(values)):
         unit = step or float(np.abs(values).sum()) / NUM_STEPS
         sizes = np.round(np.abs(values) / unit).astype(np.int64)
-        return max(_share_at_most(sizes, int(sizes[signed < 0].sum())), 2.0 ** -len(values))
-    return _normal_tail(_root(signed, step), len(values))
+        tail = _share_at_most(sizes, int(sizes[signed < 0].sum()))
+    else:
+        from scipy.special import ndtr
+
+        tail = float(ndtr(-_root(signed, step)))
+    # the observed signs are one of all flips
+    return max(tail, 2.0 ** -len(values))
 
 
 def _is_lumpy(sizes: Floats) -> bool:
@@ -178,7 +184,8 @@ def _lower_bound(values: Floats, alpha: float, bound: float) -> float:
         rank = math.floor(alpha * 2**count + 1e-9)
         if not rank:
             return -bound
-        means = _subset_sums(values)[1:] / _subset_sizes(count)[1:]
+        # subset i has the values of the bits that are set in i
+        means = _subset_sums(values)[1:] / np.bitwise_count(np.arange(1, 2**count))
         return float(np.partition(means, rank - 1)[rank - 1])
     return _solved(values, alpha) if alpha >= 2.0**-count else -bound
 
@@ -207,19 +214,11 @@ def _with_share(low: float, center: float, share: float, least: float, most: flo
 
 
 def _subset_sums(values: Floats) -> Floats:
-    """Return the sums of all subsets, the empty one first: [2 ** count]."""
+    """Return the sums of all subsets, [2 ** count]: the value at place i is in those whose number has bit i."""
     sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums, sums + value])
     return np.round(sums, SUM_DIGITS)
-
-
-@functools.lru_cache(maxsize=MAX_SUBSETS)
-def _subset_sizes(count: int) -> npt.NDArray[np.int64]:
-    sizes = np.zeros(1, np.int64)
-    for _ in range(count):
-        sizes = np.concatenate([sizes, sizes + 1])
-    return sizes
 
 
 def _half_step(values: Floats) -> float:
@@ -231,13 +230,6 @@ def _half_step(values: Floats) -> float:
     multiples = sizes[:, None] * steps
     on_lattice = np.abs(multiples - np.round(multiples)).max(axis=0) < 1e-6
     return 1.0 / float(steps[np.argmax(on_lattice)]) if on_lattice.any() else 0.0
-
-
-def _normal_tail(root: float, count: int) -> float:
-    """Return the tail of a signed root; the observed signs are one of all flips, so it is at least 2 ** -count."""
-    from scipy.special import ndtr
-
-    return max(float(ndtr(-root)), 2.0**-count)
 
 
 def _solved(values: Floats, alpha: float) -> float:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.cells import Floats
 from erag_ray.measures.agreement.differences import TIE_DIGITS
+from erag_ray.measures.agreement.statistics import Floats
 
 MIN_READ = 20
 """With fewer documents read, no line is fitted: the prediction is 0."""

@@ -1,6 +1,8 @@
 """Kendall's tau-b and Spearman's rho of every bootstrap resample, exactly, from cells and weights.
 
-The loops are compiled (`support.numba_jit`). New statistics get an entry in `STATISTICS` (``agreement/__init__.py``).
+The cells of two columns are their distinct pairs of values: 0/1 columns and P@k have few. Weights and ranks are
+integers that floats represent exactly. The loops are compiled (`support.numba_jit`). To add a statistic, write a
+function and an entry in `STATISTICS`.
 """
 
 from __future__ import annotations
@@ -9,15 +11,46 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from erag_ray.measures.agreement.cells import Cells, Floats, Integers, Orders, Weights
 from erag_ray.support.numba_jit import compiled, in_threads
 
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.integer]
+Orders = npt.NDArray[np.int32]
 LANES = 16
 """Resamples per loop iteration, for SIMD."""
 RESAMPLES_AT_A_TIME = 256
 """Resamples per thread and call."""
 MIN_DRAWS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Distinct (x, y) pairs of two columns, ordered by x, then y."""
+
+    cell: Integers
+    """[num_queries], index of the cell of each query."""
+    x: Integers
+    """[num_cells], index of the x of each cell among the distinct x, ascending."""
+    y: Integers
+    """[num_cells], index of the y of each cell among the distinct y."""
+    num_x: int
+    num_y: int
+
+
+def fold(x: Floats, y: Floats) -> Cells:
+    """Return the cells of two columns [num_queries], with at least one query."""
+    order = np.lexsort((y, x))
+    is_new_x = np.diff(x[order], prepend=-np.inf) != 0
+    is_new = is_new_x | (np.diff(y[order], prepend=-np.inf) != 0)
+    cell = np.empty(len(x), np.int64)
+    cell[order] = np.cumsum(is_new) - 1
+    values, of_y = np.unique(y, return_inverse=True)
+    starts = order[is_new]
+    numbers = (np.cumsum(is_new_x) - 1)[is_new]
+    return Cells(cell=cell, x=numbers, y=of_y[starts], num_x=int(numbers[-1]) + 1, num_y=len(values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,24 +71,26 @@ def kendall_tau_b(cells: Cells, weights: Weights) -> Floats:
     A query drawn twice gives a pair that is tied in both columns. Concordant pairs are counted with a Fenwick tree
     (1994) over the values of y, after Knight (JASA 61, 1966).
     """
+    return _of_resamples(_tau_b, cells, weights)
+
+
+def _of_resamples(function: Callable[..., Floats], cells: Cells, weights: Weights) -> Floats:
+    """Return the values of a compiled function for ranges of resamples, one per thread; few draws are not split."""
     draws = np.ascontiguousarray(weights.T)
-
-    def of_range(resamples: tuple[int, int]) -> Floats:
-        return _tau_b(draws, *resamples, cells.cell, cells.x, cells.y, cells.num_y)
-
-    return np.concatenate([np.empty(0), *in_threads(of_range, _ranges(draws))])
-
-
-def _ranges(draws: Weights) -> list[tuple[int, int]]:
-    """Return ranges of resamples, one per thread; few draws are not split."""
     count = draws.shape[1]
     step = count if draws.size < MIN_DRAWS else RESAMPLES_AT_A_TIME
-    return [(start, min(count, start + step)) for start in range(0, count, max(1, step))]
+
+    def of_range(start: int) -> Floats:
+        stop = min(count, start + step)
+        return function(draws, start, stop, cells.cell, cells.x, cells.y, cells.num_x, cells.num_y)
+
+    starts = range(0, count, max(1, step))
+    return np.concatenate([np.empty(0), *in_threads(of_range, starts)])
 
 
 @compiled
 def _tau_b(
-    draws: Weights, begin: int, stop: int, cell: Integers, x: Integers, y: Integers, num_y: int
+    draws: Weights, begin: int, stop: int, cell: Integers, x: Integers, y: Integers, num_x: int, num_y: int
 ) -> Floats:
     values = np.empty(stop - begin)
     cell_weights, of_y, tree = (
@@ -111,12 +146,7 @@ def _tau_b(
 
 def spearman_rho(cells: Cells, weights: Weights) -> Floats:
     """Compute Pearson's correlation of the mid-ranks, which are recomputed in every resample."""
-    draws = np.ascontiguousarray(weights.T)
-
-    def of_range(resamples: tuple[int, int]) -> Floats:
-        return _rho(draws, *resamples, cells.cell, cells.x, cells.y, cells.num_x, cells.num_y)
-
-    return np.concatenate([np.empty(0), *in_threads(of_range, _ranges(draws))])
+    return _of_resamples(_rho, cells, weights)
 
 
 @compiled
@@ -224,3 +254,12 @@ def _permuted_surplus(orders: Orders, by_x: Integers, x: Integers, y: Integers, 
                     node += node & -node
             start = end
     return values
+
+
+STATISTICS = {
+    statistic.name: statistic
+    for statistic in (
+        Statistic(name="kendall_tau_b", function=kendall_tau_b, permuted=permuted_pairs),
+        Statistic(name="spearman_rho", function=spearman_rho, permuted=permuted_ranks),
+    )
+}

@@ -16,24 +16,27 @@ from erag_ray.measures.scores.base import Score
 from erag_ray.measures.scores.chat import (
     COMPARISONS,
     SHORT_ANSWERS,
-    char_f1,
     in_language,
     is_language_score,
     language_score,
-    match,
 )
-from erag_ray.measures.scores.judged import JUDGEMENTS, judged, needs_judgement
 from erag_ray.measures.scores.kilt import accuracy, exact_match, may_be_accurate, may_match_exactly, token_f1
 from erag_ray.measures.scores.normalization import (
     ENGLISH,
     UNSPACED,
     check_language,
-    english_form,
     has_word,
     normalize_answer,
     whole_words,
 )
-from erag_ray.measures.scores.outputs import Scoring, score_outputs, usable_answers
+from erag_ray.measures.scores.outputs import (
+    JUDGEMENTS,
+    Scoring,
+    judged,
+    needs_judgement,
+    score_outputs,
+    usable_answers,
+)
 from erag_ray.measures.scores.rouge_l import rouge_l_google, rouge_l_kilt
 from erag_ray.support.registry import find_instance
 from erag_ray.support.user_code import with_guards
@@ -50,16 +53,11 @@ __all__ = [
     "Scoring",
     "abstained",
     "accuracy",
-    "char_f1",
     "check_language",
     "exact_match",
     "has_word",
     "in_language",
     "is_language_score",
-    "judged",
-    "match",
-    "may_be_accurate",
-    "may_match_exactly",
     "needs_judgement",
     "normalize_answer",
     "rouge_l_google",
@@ -108,8 +106,8 @@ SCORES: dict[str, Score] = {
         Score(name="rouge_l_kilt", function=rouge_l_kilt, binary=False, normalises=False),
         Score(name="rouge_l_google", function=rouge_l_google, binary=False, normalises=False),
         # no may_match: later tokens can always add a match and never undo one
-        Score(name="match", function=match, binary=True, normalises=True, normalize=english_form),
-        Score(name="char_f1", function=char_f1, binary=False, normalises=True, normalize=english_form),
+        language_score("match"),
+        language_score("char_f1"),
         Score(name="abstained", function=abstained, binary=True, normalises=False, sign=0),
         Score(
             name="judged",

@@ -16,7 +16,7 @@ class Score:
 
     Attributes:
         name: in the config and in tables.
-        function: (output, gold answers) -> value in [0, 1].
+        function: (output, gold answers) -> value in [0, 1]. Raises ValueError if all gold answers are blank.
         binary: declared, not inferred from values: the values are only 0 and 1. Labels from other scores need a
             threshold for binary measures.
         normalises: texts are compared after ``normalize``; gold answers that normalise to "" are left out.
@@ -39,13 +39,6 @@ class Score:
     needs_judge: bool = False
 
 
-def _stripped(answers: Sequence[str]) -> list[str]:
-    gold_answers = [answer.strip() for answer in answers if answer.strip()]
-    if not gold_answers:
-        raise ValueError(f"no gold answer that is not blank in {list(answers)!r}")
-    return gold_answers
-
-
 def best_over_gold_answers(
     compare: Callable[[str, str], float], output: str, answers: Sequence[str]
 ) -> float:
@@ -54,7 +47,9 @@ def best_over_gold_answers(
     Raises:
         ValueError: all gold answers are blank.
     """
-    gold_answers = _stripped(answers)
+    gold_answers = [answer.strip() for answer in answers if answer.strip()]
+    if not gold_answers:
+        raise ValueError(f"no gold answer that is not blank in {list(answers)!r}")
     stripped = output.strip()
     return float(max(compare(stripped, gold) for gold in gold_answers)) if stripped else 0.0
 

@@ -1,7 +1,7 @@
 """Scores for readers that answer in sentences, and in languages other than English. Pure.
 
 Each compares normalised forms of the texts (`normalization`): the English form, or that of the language in the score's
-name (``match:ko``, built by `language_score`).
+name, such as ``match:ko``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from erag_ray.measures.scores.base import Score, best_over_gold_answers, multiset_f1
-from erag_ray.measures.scores.normalization import ENGLISH, LANGUAGES, check_language, form_of
+from erag_ray.measures.scores.normalization import ENGLISH, LANGUAGES, form_of
 
 
 class Comparison(NamedTuple):
@@ -21,34 +21,16 @@ class Comparison(NamedTuple):
     binary: bool
 
 
-def match(output: str, answers: Sequence[str]) -> float:
-    """Return 1 if the tokens of a gold answer occur in the output as a contiguous sequence, else 0.
-
-    BERGEN's headline score (Rau et al., 2024), but on tokens rather than characters: "us" is not in "house". English
-    (`english_form`). An output that repeats the question or lists every candidate matches too.
-
-    Raises:
-        ValueError: all gold answers are blank.
-    """
-    return _by_form("match", ENGLISH)(output, answers)
-
-
-def char_f1(output: str, answers: Sequence[str]) -> float:
-    """Return the F1 of the characters as multisets, without spaces: KorQuAD's F1 (Lim et al., 2019) on `english_form`.
-
-    KLUE-MRC's ROUGE-W is a different score: it depends on the order of characters and favours runs of them.
-
-    Raises:
-        ValueError: all gold answers are blank.
-    """
-    return _by_form("char_f1", ENGLISH)(output, answers)
-
-
 def _equal(form: str, gold: str) -> float:
     return float(bool(gold) and form == gold)
 
 
 def _contains(form: str, gold: str) -> float:
+    """Return 1 if the tokens of a gold answer occur in the output as a contiguous sequence, else 0.
+
+    BERGEN's headline score (Rau et al., 2024), but on tokens rather than characters: "us" is not in "house". An output
+    that repeats the question or lists every candidate matches too.
+    """
     return float(bool(gold) and f" {gold} " in f" {form} ")
 
 
@@ -57,6 +39,10 @@ def _token_f1(form: str, gold: str) -> float:
 
 
 def _char_f1(form: str, gold: str) -> float:
+    """Return the F1 of the characters as multisets, without spaces: KorQuAD's F1 (Lim et al., 2019).
+
+    KLUE-MRC's ROUGE-W is a different score: it depends on the order of characters and favours runs of them.
+    """
     return multiset_f1(form.replace(" ", ""), gold.replace(" ", ""))
 
 
@@ -69,16 +55,6 @@ COMPARISONS = {
 """The scores that exist in other languages too; in English, exact_match and token_f1 are KILT's."""
 SHORT_ANSWERS = ("exact_match", "match")
 """The scores, in any language, of questions with short answers, which annotators search for in passages."""
-
-
-def _by_form(name: str, language: str) -> Callable[[str, Sequence[str]], float]:
-    """Return the function of a score in a language."""
-    form, compare = form_of(language), COMPARISONS[name].compare
-
-    def score(output: str, answers: Sequence[str]) -> float:
-        return best_over_gold_answers(lambda text, gold: compare(form(text), form(gold)), output, answers)
-
-    return score
 
 
 # --- languages ---
@@ -97,20 +73,19 @@ def is_language_score(name: str) -> bool:
 
 @functools.cache
 def language_score(name: str) -> Score:
-    """Return the score of a name such as ``match:ko``, which compares texts in the language's form.
+    """Return the score of a name such as ``match:ko``, which compares texts in the language's form (default: English).
 
     Raises:
         ValueError: the language is unknown.
     """
     base, _, language = name.partition(":")
     try:
-        check_language(language)
+        form = form_of(language or ENGLISH)
     except ValueError as error:
         raise ValueError(f"score {name!r}: {error}") from error
-    return Score(
-        name=name,
-        function=_by_form(base, language),
-        binary=COMPARISONS[base].binary,
-        normalises=True,
-        normalize=form_of(language),
-    )
+    compare, binary = COMPARISONS[base]
+
+    def function(output: str, answers: Sequence[str]) -> float:
+        return best_over_gold_answers(lambda text, gold: compare(form(text), form(gold)), output, answers)
+
+    return Score(name=name, function=function, binary=binary, normalises=True, normalize=form)

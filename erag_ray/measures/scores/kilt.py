@@ -16,9 +16,6 @@ def exact_match(output: str, answers: Sequence[str]) -> float:
 
     As in KILT, "." and "The" both normalise to "" and match each other here; `score_outputs` leaves such gold answers
     out.
-
-    Raises:
-        ValueError: all gold answers are blank.
     """
     return best_over_gold_answers(lambda text, gold: normalized(text) == normalized(gold), output, answers)
 
@@ -54,9 +51,6 @@ def token_f1(output: str, answers: Sequence[str]) -> float:
     """Return the F1 of the normalised words as multisets: a repeated word counts as often as it occurs in both.
 
     Without a common word it is 0, so a gold answer such as "The The" has an exact match and yet an F1 of 0.
-
-    Raises:
-        ValueError: all gold answers are blank.
     """
     return best_over_gold_answers(
         lambda text, gold: multiset_f1(normalized(text).split(), normalized(gold).split()), output, answers
@@ -64,11 +58,7 @@ def token_f1(output: str, answers: Sequence[str]) -> float:
 
 
 def accuracy(output: str, answers: Sequence[str]) -> float:
-    """Return 1 if the output equals a gold answer exactly, case included, else 0: KILT's accuracy, for FEVER.
-
-    Raises:
-        ValueError: all gold answers are blank.
-    """
+    """Return 1 if the output equals a gold answer exactly, case included, else 0: KILT's accuracy, for FEVER."""
     return best_over_gold_answers(lambda text, gold: text == gold, output, answers)
 
 

@@ -1,4 +1,7 @@
-"""Scores of many outputs: without gold answers that cannot match, each pair once, with errors of user code counted."""
+"""Scores of many outputs: without gold answers that cannot match, each pair once, with errors of user code counted.
+
+The values of the score `judged` are the grades of a judge, which itself runs elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from erag_ray.measures.scores.base import Score
-from erag_ray.measures.scores.judged import judged_score, needs_judgement
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.user_code import Fault, fault_of, is_user_code, one_line
 
 NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
+JUDGEMENTS = ("CORRECT", "INCORRECT", "ABSTAINED")
+"""The grades of a judge of answers."""
+
+
+def judged(output: str, answers: Sequence[str]) -> float:
+    """Score 1 if the judge grades the output CORRECT by the gold answers, 0 if INCORRECT or ABSTAINED (no answer).
+
+    Null if the judge's response is not a judgement. In a job the judge runs after the reader (`judge:` in its config).
+
+    Raises:
+        ValueError: always: the value is not a function of output and gold answers.
+    """
+    raise ValueError(
+        "score 'judged': only jobs with a judge compute it (erag-ray compare, annotate, end_to_end, settle). "
+        "Choose another score here, such as match"
+    )
+
+
+def needs_judgement(output: str, answers: Sequence[str]) -> bool:
+    """Return whether an output needs a judge; an empty one, or one without a usable gold answer, scores 0."""
+    return bool(output.strip() and any(answer.strip() for answer in answers))
 
 
 def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
@@ -48,17 +71,20 @@ class Scoring:
         if len(self.lines) < NUM_NAMED and line not in self.lines:
             self.lines.append(line)
 
-    def judged_value(self, query_id: str, output: str) -> float | None:
+    def judged_value(self, query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
         """Return the score of an output by the judge.
 
         Raises:
             ValueError: a judge ran, but not on this output.
         """
-        if self.judgements is None:
+        if output is not None and not needs_judgement(output, gold_answers):
+            return 0.0
+        if output is None or self.judgements is None:
             return None
         if (query_id, output) not in self.judgements:
             raise ValueError(f"query {query_id}, output {_quoted(output)}: the judge did not grade it")
-        return judged_score(self.judgements[query_id, output])
+        judgement = self.judgements[query_id, output]
+        return None if judgement is None else float(judgement == "CORRECT")
 
 
 def score_outputs(
@@ -87,7 +113,7 @@ def score_outputs(
     if scoring is not None:
         scoring.num_outputs += len(outputs) - outputs.count(None)
     if score.needs_judge and scoring is not None:
-        return _judged(outputs, answers, query_ids, scoring)
+        return [scoring.judged_value(*row) for row in zip(query_ids, outputs, answers, strict=True)]
 
     @functools.cache
     def usable(gold_answers: tuple[str, ...]) -> list[str]:
@@ -116,21 +142,6 @@ def score_outputs(
             if fault := faults.get((output, tuple(gold_answers))):
                 scoring.add(f"score {score.name}, query {query_id}, output {_quoted(output)}: {fault}")
     return values
-
-
-def _judged(
-    outputs: Sequence[str | None],
-    answers: Sequence[Sequence[str]],
-    query_ids: Sequence[str],
-    scoring: Scoring,
-) -> list[float | None]:
-
-    def value(query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
-        if output is None:
-            return None
-        return scoring.judged_value(query_id, output) if needs_judgement(output, gold_answers) else 0.0
-
-    return [value(*row) for row in zip(query_ids, outputs, answers, strict=True)]
 
 
 def _quoted(output: str | None) -> str:

@@ -19,9 +19,6 @@ def rouge_l_kilt(output: str, answers: Sequence[str]) -> float:
     denominator), so it is never binary. A text without a sentence ("." or "...") scores 0 against anything, where KILT
     stops with an error. On long texts the package exceeds Python's recursion limit, at a length that depends on the
     depth of the call stack; then a loop computes the same value.
-
-    Raises:
-        ValueError: all gold answers are blank.
     """
     return best_over_gold_answers(_summary_rouge_l, output, answers)
 
@@ -82,9 +79,6 @@ def rouge_l_google(output: str, answers: Sequence[str]) -> float:
 
     It lower-cases and keeps only runs of a-z and 0-9, so text in another script scores 0 even against itself: a
     different score from `rouge_l_kilt`, for English.
-
-    Raises:
-        ValueError: all gold answers are blank.
     """
     return best_over_gold_answers(
         lambda text, gold: float(_google_scorer().score(gold, text)["rougeL"].fmeasure), output, answers

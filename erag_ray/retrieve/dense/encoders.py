@@ -176,7 +176,8 @@ class Encoder:
         body = modules.Transformer(folder, max_seq_length=self.preset.max_tokens, model_kwargs=dict(options))
         pooling = modules.Pooling(body.get_embedding_dimension(), pooling_mode=self.preset.pooling)
         last = [modules.Normalize()] if self.preset.is_normalised else []
-        return sentence_transformers.SentenceTransformer(modules=[body, pooling, *last])
+        prompts = {"query": self.preset.query, "document": self.preset.passage}
+        return sentence_transformers.SentenceTransformer(modules=[body, pooling, *last], prompts=prompts)
 
     def __call__(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
         """Encode texts: shape [texts, width], float32. A call sorts its texts by length before it forms batches."""
@@ -188,11 +189,6 @@ class Encoder:
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if self.preset is not None:
-                prefix = self.preset.query if role == "query" else self.preset.passage
-                vectors = self.model.encode([prefix + text for text in texts], **options)
-            elif role == "query":
-                vectors = self.model.encode_query(list(texts), **options)
-            else:
-                vectors = self.model.encode_document(list(texts), **options)
+            encode = self.model.encode_query if role == "query" else self.model.encode_document
+            vectors = encode(list(texts), **options)
         return np.asarray(vectors, dtype=np.float32)

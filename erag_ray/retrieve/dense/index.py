@@ -18,16 +18,23 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.dense.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import candidates, ranked
+from erag_ray.retrieve.lists import TEXTS_PER_PART, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
-from erag_ray.retrieve.shards import TEXTS_PER_PART, read_found
-from erag_ray.store.arrays import open_array, write_array
+from erag_ray.retrieve.run import Indexed, Run, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
-from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.store.sharded_tasks import (
+    Do,
+    Tasks,
+    open_array,
+    part,
+    read_frame,
+    undone,
+    write_array,
+    write_frame,
+)
 from erag_ray.support.errors import JobError
 
 MARGIN = 10
@@ -36,11 +43,9 @@ MOST_ON_A_GPU = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dense:
+class Dense(Indexed):
     """A dense retriever: an encoder and exact search."""
 
-    name: str
-    config: RetrieverConfig
     source: ModelSource = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,17 +68,17 @@ class Dense:
         rows = ordered.select("doc_id", text=SEARCHED[self.config.searches](ordered))
         rows = rows.filter(pl.col("text").str.strip_chars() != "")
         texts = rows.select("text").unique(maintain_order=True).with_row_index("number")
-        num_parts = math.ceil(texts.height / TEXTS_PER_PART)
-        for number, batch in enumerate(texts.select("text").iter_slices(TEXTS_PER_PART)):
-            write_frame(batch, index, "texts", f"{part(number)}.parquet")
-        self.encode(index, "passage", num_parts, do)
+        num_parts = self.encode(texts.select("text"), "passage", index, do)
         documents = rows.join(texts, on="text", how="left", maintain_order="left").select("doc_id", "number")
         write_frame(documents, index, "documents.parquet")
         write_array(np.array([num_parts, TEXTS_PER_PART]), index, "parts.npy")
         index.delete_folder("texts")
 
-    def encode(self, folder: Folder, role: Role, num_parts: int, do: Do) -> None:
-        """Encode all ``texts`` of a folder into ``vectors``."""
+    def encode(self, texts: pl.DataFrame, role: Role, folder: Folder, do: Do) -> int:
+        """Write ``texts`` to a folder in parts, and encode each into ``vectors``; return the number of parts."""
+        parts = list(texts.iter_slices(TEXTS_PER_PART))
+        for number, batch in enumerate(parts):
+            write_frame(batch, folder, "texts", f"{part(number)}.parquet")
         settings = {
             "folder": folder.address,
             "role": role,
@@ -83,23 +88,27 @@ class Dense:
             "dtype": self.config.dtype,
             "batch_size": self.config.batch_size,
         }
-        todo = undone(folder, "vectors", ".npy", num_parts)
+        todo = undone(folder, "vectors", ".npy", len(parts))
         noun = f"parts of {TEXTS_PER_PART:,} texts encoded"
         do(Tasks(worker=EncodeTexts, settings=settings, numbers=todo, noun=noun))
+        return len(parts)
 
-    def encode_queries(self, queries: pl.DataFrame, work: Folder, do: Do) -> int:
-        """Encode the queries into ``work``; return the number of parts."""
-        slices = list(queries.select(text="question").iter_slices(TEXTS_PER_PART))
-        for number, batch in enumerate(slices):
-            write_frame(batch, work, "texts", f"{part(number)}.parquet")
-        self.encode(work, "query", len(slices), do)
-        return len(slices)
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Search the index, in shards of the size that the job has."""
+        per_shard = run.job.search.passages_per_shard
+        return self.search(run.index, sources.queries, run.work, run.job.depth, do, per_shard)
 
     def search(
-        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
+        self,
+        index: Folder,
+        queries: pl.DataFrame,
+        work: Folder,
+        depth: int,
+        do: Do,
+        per_shard: int = 1_000_000,
     ) -> pl.DataFrame:
-        """Return the lists of QUERIES; a blank query has no row."""
-        num_slices = self.encode_queries(queries, work, do)
+        """Return the lists of QUERIES; a blank query has no row. A task searches ``per_shard`` texts."""
+        num_slices = self.encode(queries.select(text="question"), "query", work, do)
         num_parts, texts_per_part = parts_of(index)
         parts_per_shard = max(1, per_shard // texts_per_part)
         num_shards = math.ceil(num_parts / parts_per_shard)
@@ -156,19 +165,12 @@ class SearchVectors:
         if self._open is None or self._open[0] != shard:
             self._open = (shard, Shard(self._index, shard, self._parts_per_shard))
         vectors = open_array(self._work, "vectors", f"{part(batch)}.npy")
-        queries, all_positions, all_scores = (
-            [np.empty(0, np.uint32)],
-            [np.empty(0, np.intp)],
-            [np.empty(0, np.float32)],
-        )
+        hits = [(np.empty(0, np.uint32), np.empty(0, np.intp), np.empty(0, np.float32))]
         for row, (texts, scores) in enumerate(self._open[1].search(vectors, self._depth)):
             positions, text_numbers = self._documents.of(texts, self._depth)
-            queries.append(np.full(len(positions), batch * TEXTS_PER_PART + row, np.uint32))
-            all_positions.append(positions)
-            all_scores.append(scores[text_numbers])
-        proposed = candidates(
-            np.concatenate(queries), np.concatenate(all_positions), np.concatenate(all_scores)
-        )
+            queries = np.full(len(positions), batch * TEXTS_PER_PART + row, np.uint32)
+            hits.append((queries, positions, scores[text_numbers]))
+        proposed = candidates(*map(np.concatenate, zip(*hits, strict=True)))
         write_frame(proposed, self._work, "found", f"{part(number)}.parquet")
 
 

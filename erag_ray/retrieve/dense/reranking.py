@@ -14,7 +14,8 @@ import polars as pl
 import sentence_transformers
 import torch
 
-from erag_ray.config.retrieval import RetrieverConfig
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.texts import with_texts
 from erag_ray.retrieve.dense.encoders import (
     READ_ERRORS,
     default_batch_size,
@@ -24,13 +25,12 @@ from erag_ray.retrieve.dense.encoders import (
 )
 from erag_ray.retrieve.dense.index import Dense, parts_of
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import by_score
+from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, by_score
 from erag_ray.retrieve.passage_fields import SEARCHED
-from erag_ray.retrieve.shards import PAIRS_PER_PART
-from erag_ray.store.arrays import open_array
+from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
-from erag_ray.store.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.store.sharded_tasks import Do, Tasks, open_array, part, read_frame, undone, write_frame
 from erag_ray.support.errors import InputError
 
 CLASSIFIER = "ForSequenceClassification"
@@ -38,15 +38,27 @@ SCORED_COLUMNS = pl.Schema({"question": pl.String(), "text": pl.String(), "score
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByVectors:
+class ByVectors(Retriever):
     """Reranking by a dense retriever's scores, which equal those of its run."""
-
-    config: RetrieverConfig
 
     @property
     def settings(self) -> Mapping[str, object]:
         """The number of candidates, and the dense retriever."""
         return {"candidates": self.config.candidates, "by": self.config.by}
+
+    def needs_passages(self, run: Run) -> bool:
+        """Return whether the dense index is missing."""
+        dense = run.others[str(self.config.by)]
+        return dense.retriever.needs_passages(dense)
+
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Rerank the candidates, after the dense index is built."""
+        by, queries = run.others[str(self.config.by)], sources.queries
+        dense = by.retriever
+        assert isinstance(dense, Dense)
+        dense.prepare(by, sources, do)
+        lists = _candidates(run, queries).select(LIST_COLUMNS.names())
+        return self.rerank(dense, by.index, lists, queries, run.work, run.job.depth, do)
 
     def rerank(
         self,
@@ -59,7 +71,7 @@ class ByVectors:
         do: Do,
     ) -> pl.DataFrame:
         """Rerank the lists of a run; documents without a vector (blank ones) are left out."""
-        num_parts = dense.encode_queries(queries, work, do)
+        num_parts = dense.encode(queries.select(text="question"), "query", work, do)
         parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
         documents = read_frame(index, "documents.parquet")
@@ -76,6 +88,14 @@ class ByVectors:
         return by_score(scored, depth)
 
 
+def _candidates(run: Run, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return the documents of the run that is scored again, down to ``candidates``."""
+    config = run.retriever.config
+    return (
+        run.others[config.of[0]].read(queries).filter(pl.col("rank") <= (config.candidates or run.job.depth))
+    )
+
+
 def _vectors(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
     """Return the vectors of texts, whose numbers must ascend."""
     _, texts_per_part = parts_of(index)
@@ -88,11 +108,9 @@ def _vectors(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrossEncoder:
+class CrossEncoder(Retriever):
     """Reranking by a cross-encoder: a model of query and passage with one output."""
 
-    name: str
-    config: RetrieverConfig
     source: ModelSource = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,6 +134,18 @@ class CrossEncoder:
             "dtype": self.config.dtype,
             "weights": model_digests(self.source),
         }
+
+    def needs_passages(self, run: Run) -> bool:
+        """Return whether the candidates have no texts."""
+        return not run.others[self.config.of[0]].retriever.brings_texts
+
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Rerank the candidates, with the texts of the passages or of the lists."""
+        entries, diagnostics = _candidates(run, sources.queries), Diagnostics()
+        corpus = with_texts(sources.corpus, entries, diagnostics)
+        diagnostics.raise_errors()
+        lists = entries.select(LIST_COLUMNS.names())
+        return self.rerank(lists, sources.queries, corpus, run.work, run.job.depth, do)
 
     def rerank(
         self,

@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from erag_ray.data.files.documents import Document, document_of, with_text
 
@@ -18,10 +18,10 @@ QUERY_INPUTS = ("query", "text")
 
 @dataclass(frozen=True, kw_only=True)
 class LibrarySearch:
-    """The search of one object; ``function(retriever, question, count)`` calls its library."""
+    """The search of one object, of a kind of `ADAPTERS`."""
 
+    kind: str
     retriever: Any
-    function: Callable[[Any, str, int], object]
 
     def __call__(self, question: str, count: int) -> list[Document]:
         """Return the documents of a question.
@@ -30,7 +30,7 @@ class LibrarySearch:
             TypeError: the retriever returned no list of documents.
             ValueError: a document has no text, or is not one.
         """
-        result: Any = self.function(self.retriever, question, count)
+        result: Any = ADAPTERS[self.kind].function(self.retriever, question, count)
         if inspect.iscoroutine(result):
             result.close()
             raise TypeError("the retriever is asynchronous; give a function that waits for its result")
@@ -54,35 +54,29 @@ def as_search(retriever: object) -> LibrarySearch:
     Raises:
         TypeError: the object is not a retriever.
     """
-    if isinstance(retriever, LibrarySearch):
-        return retriever
-    adapter = next((one for one in ADAPTERS.values() if one.fits(retriever)), None)
-    if adapter is None and callable(getattr(retriever, "as_retriever", None)):
+    kind = next((kind for kind in ADAPTERS if fits(kind, retriever)), None)
+    if kind is None and callable(getattr(retriever, "as_retriever", None)):
         return as_search(retriever.as_retriever())  # type: ignore[attr-defined]
-    if adapter is None or isinstance(retriever, type):
-        needed = ", ".join(f"{one.method} ({name})" for name, one in ADAPTERS.items())
-        kind = f"the class {retriever.__name__}" if isinstance(retriever, type) else type(retriever).__name__
-        raise TypeError(f"{kind} is no retriever: it needs one of {needed}")
-    return adapter.search(retriever)
+    if kind is None or isinstance(retriever, type):
+        needed = ", ".join(f"{one.method} ({library})" for library, one in ADAPTERS.items())
+        name = f"the class {retriever.__name__}" if isinstance(retriever, type) else type(retriever).__name__
+        raise TypeError(f"{name} is no retriever: it needs one of {needed}")
+    return LibrarySearch(kind=kind, retriever=retriever)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adapter:
+def fits(kind: str, retriever: object) -> bool:
+    """Return whether an object has the method of a kind of `ADAPTERS`."""
+    method = ADAPTERS[kind].method
+    return callable(retriever if method == CALL else getattr(retriever, method, None))
+
+
+class Adapter(NamedTuple):
     """How the retrievers of one library are recognised and called."""
 
     method: str
     """The method that they have; "a call" for functions."""
     function: Callable[[Any, str, int], object]
-
-    def fits(self, retriever: object) -> bool:
-        """Return whether the object has the method."""
-        if self.method == CALL:
-            return callable(retriever)
-        return callable(getattr(retriever, self.method, None))
-
-    def search(self, retriever: object) -> LibrarySearch:
-        """Return the search of such a retriever."""
-        return LibrarySearch(retriever=retriever, function=self.function)
+    """Calls a retriever with a question and the number of documents."""
 
 
 def _langchain(retriever: Any, question: str, count: int) -> object:
@@ -138,15 +132,11 @@ def _documents_of(outputs: Iterable[Mapping[str, object]]) -> object:
     return lists[0]
 
 
-def _python(function: Any, question: str, count: int) -> object:
-    return function(question, count)
-
-
 CALL = "a call"
 ADAPTERS = {
-    "langchain": Adapter(method="invoke", function=_langchain),
-    "llama_index": Adapter(method="retrieve", function=_llama_index),
-    "haystack": Adapter(method="run", function=_haystack),
-    "python": Adapter(method=CALL, function=_python),
+    "langchain": Adapter("invoke", _langchain),
+    "llama_index": Adapter("retrieve", _llama_index),
+    "haystack": Adapter("run", _haystack),
+    "python": Adapter(CALL, lambda function, question, count: function(question, count)),
 }
 """Kind -> how its retrievers are recognised and called, in the order in which objects are tried."""

@@ -70,17 +70,15 @@ def _error_of(response: urllib3.BaseHTTPResponse) -> HttpError:
     status = response.status
     body = one_line(response.data.decode(errors="replace"), SHOWN_CHARACTERS)
     message = f"{status} {response.reason or ''}".strip() + (f": {body}" if body else "")
-    is_final = status < 500 and status not in TRANSIENT
-    return HttpError(message, is_final=is_final, pause_seconds=_pause(response.headers.get("Retry-After")))
-
-
-def _pause(header: str | None) -> float | None:
-    """Return the seconds of a Retry-After, at most `MAX_PAUSE_SECONDS`; None if it has none."""
     try:
-        seconds = float(header or "")
-    except ValueError:
-        return None
-    return min(max(seconds, 0.0), MAX_PAUSE_SECONDS) if seconds == seconds else None
+        pause = urllib3.Retry().get_retry_after(response)
+    except urllib3.exceptions.InvalidHeader:
+        pause = None
+    return HttpError(
+        message,
+        is_final=status < 500 and status not in TRANSIENT,
+        pause_seconds=None if pause is None else min(pause, MAX_PAUSE_SECONDS),
+    )
 
 
 def _documents_of(response: urllib3.BaseHTTPResponse) -> list[Any]:

@@ -6,16 +6,15 @@ import inspect
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.retrieve.outside.adapters import ADAPTERS, Adapter, Search, as_search
+from erag_ray.retrieve.outside.adapters import ADAPTERS, LibrarySearch, Search, as_search, fits
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.outside.searching import search_all
-from erag_ray.retrieve.run import Run, Sources
-from erag_ray.store.folder import Folder
+from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.sharded_tasks import Do
 from erag_ray.support.errors import InputError
 from erag_ray.support.masking import Secret
@@ -41,10 +40,9 @@ def register_retriever(name: str, retriever: object, revision: str | None = None
         TypeError: the object is not a retriever.
     """
     search = as_search(retriever)
-    kind = next(kind for kind, adapter in ADAPTERS.items() if adapter.fits(search.retriever))
     location = f"in_memory:{name}"
     _OBJECTS[location] = search.retriever
-    return RetrieverConfig(kind=kind, object=location, revision=revision or _revision_of(retriever))
+    return RetrieverConfig(kind=search.kind, object=location, revision=revision or _revision_of(retriever))
 
 
 def _revision_of(retriever: object) -> str:
@@ -56,15 +54,14 @@ def _revision_of(retriever: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutsideRetriever:
+class OutsideRetriever(Retriever):
     """An object that a config names, or an HTTP service.
 
     Raises:
         ValueError: the object cannot be imported, or the environment has no key.
     """
 
-    config: RetrieverConfig
-    name: str
+    brings_texts: ClassVar = True
 
     def __post_init__(self) -> None:
         if self.config.kind == "http":
@@ -78,6 +75,18 @@ class OutsideRetriever:
         values = {key: getattr(self.config, key) for key in SETTINGS}
         return {key: value for key, value in values.items() if value is not None}
 
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Ask the retriever all questions that an interrupted job has not asked."""
+        return search_all(
+            self.open(),
+            sources.queries,
+            run.job.depth,
+            name=f"retrievers.{self.name}",
+            retries=self.config.retries,
+            show=run.job.progress,
+            work=run.work,
+        )
+
     def open(self) -> Search:
         """Return the search; an object that a function makes is made now.
 
@@ -89,50 +98,24 @@ class OutsideRetriever:
         if config.kind == "http":
             key = Secret("api_key_env", config.api_key_env) if config.api_key_env else None
             return HttpSearch(url=str(config.url), timeout_seconds=config.timeout_seconds, api_key=key)
-        retriever, adapter = self._object(), ADAPTERS[config.kind]
+        retriever = self._object()
         with checking(f"retrievers.{self.name}", retriever):
-            if _makes(retriever, adapter):
+            if _makes(retriever, config.kind):
                 retriever = retriever()
-            if not adapter.fits(retriever) and hasattr(retriever, "as_retriever"):
+            if not fits(config.kind, retriever) and hasattr(retriever, "as_retriever"):
                 retriever = retriever.as_retriever()
-        if not adapter.fits(retriever):
-            fault = f"{config.object} is a {type(retriever).__name__}, which has no method {adapter.method}"
+        if not fits(config.kind, retriever):
+            method = ADAPTERS[config.kind].method
+            fault = f"{config.object} is a {type(retriever).__name__}, which has no method {method}"
             raise InputError([f"retrievers.{self.name}: {fault}: it is no {config.kind} retriever"])
-        return adapter.search(retriever)
+        return LibrarySearch(kind=config.kind, retriever=retriever)
 
     def _object(self) -> Any:
         return find("retriever", str(self.config.object), _OBJECTS)
 
 
-def _makes(retriever: Any, adapter: Adapter) -> bool:
+def _makes(retriever: Any, kind: str) -> bool:
     """Return whether this is a class, or a function that makes a retriever and is not one."""
     if isinstance(retriever, type) or not inspect.isroutine(retriever):
         return isinstance(retriever, type)
-    return not adapter.fits(retriever) or not inspect.signature(retriever).parameters
-
-
-class OutsideRun(Run):
-    """A run whose retriever has its own index and brings the texts of its documents."""
-
-    brings_texts = True
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        # other passages change nothing
-        self.made_from["inputs"] = dict(self.stamps["queries"])
-
-    def needs_passages(self) -> bool:
-        """Return False."""
-        return False
-
-    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Ask the retriever all questions that an interrupted job has not asked."""
-        return search_all(
-            self.retriever.open(),
-            sources.queries,
-            self.job.depth,
-            name=f"retrievers.{self.name}",
-            retries=self.config.retries,
-            show=self.job.progress,
-            work=work,
-        )
+    return not fits(kind, retriever) or not inspect.signature(retriever).parameters

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,19 +76,21 @@ def search_all(
         JobError: questions failed; the first of them are named, and what was retrieved stays in ``work``. Or the scores
             rise from the best document to the worst in nearly all lists.
     """
-    searching = _Searching(search=search, depth=depth, retries=retries, work=work)
-    searching.ask(queries.select("query_id", "question"), name, show=show)
-    searching.raise_failures(name, queries.height)
-    searching.raise_rising(name)
-    lists = _joined(searching.parts, queries)
+    searching = _Searching(name=name, search=search, depth=depth, retries=retries, work=work)
+    searching.ask(queries.select("query_id", "question"), show=show)
+    searching.raise_failures(queries.height)
+    searching.raise_rising()
+    order = queries.select("query_id").with_row_index("place")
+    lists = pl.concat(searching.parts).join(order, on="query_id").sort("place", "rank")
     _note_short_lists(lists, queries.height, depth, name)
-    return lists
+    return lists.select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
 
 
 @dataclass(kw_only=True)
 class _Searching:
     """The state of one `search_all`."""
 
+    name: str
     search: Search
     depth: int
     retries: int
@@ -102,24 +104,28 @@ class _Searching:
     num_attempts: int = 0
     """Most attempts at a question that failed."""
     num_skipped: int = 0
-    next_write: float = 0.0
-    """When the next part is due, by the monotonic clock."""
 
-    def ask(self, queries: pl.DataFrame, name: str, *, show: bool) -> None:
-        """Ask the questions that the work folder does not have."""
+    def ask(self, queries: pl.DataFrame, *, show: bool) -> None:
+        """Ask the questions that the work folder does not have; what was retrieved is written, also after a stop."""
         self.parts = [pl.DataFrame(schema=SEARCHED_COLUMNS), *self._written(queries)]
         known = pl.concat([one.select("query_id", "question") for one in self.parts])
         pending = queries.join(known, on=["query_id", "question"], how="anti", maintain_order="left")
-        num_known, in_a_row = queries.height - pending.height, 0
-        with counted(f"questions by {name}", queries.height, show=show) as on_progress, self._writing():
-            for number, (query_id, question) in enumerate(pending.iter_rows(), 1):
-                in_a_row = 0 if self._answered(query_id, question) else in_a_row + 1
-                if in_a_row == MAX_IN_A_ROW:
-                    self.num_skipped = pending.height - number
-                    return
-                if number == NUM_EARLY:
-                    self.raise_rising(name)
-                on_progress(num_known + number)
+        num_known, in_a_row, written = queries.height - pending.height, 0, time.monotonic()
+        try:
+            with counted(f"questions by {self.name}", queries.height, show=show) as on_progress:
+                for number, (query_id, question) in enumerate(pending.iter_rows(), 1):
+                    in_a_row = 0 if self._is_answered(query_id, question) else in_a_row + 1
+                    if in_a_row == MAX_IN_A_ROW:
+                        self.num_skipped = pending.height - number
+                        return
+                    if number == NUM_EARLY:
+                        self.raise_rising()
+                    if time.monotonic() >= written + WRITE_SECONDS:
+                        self._write()
+                        written = time.monotonic()
+                    on_progress(num_known + number)
+        finally:
+            self._write()
 
     def _written(self, queries: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yield the parts that an earlier call has written, for these questions and this depth."""
@@ -128,7 +134,7 @@ class _Searching:
             same = frame.filter(depth=self.depth)
             yield same.join(queries, on=["query_id", "question"], how="semi", maintain_order="left")
 
-    def _answered(self, query_id: str, question: str) -> bool:
+    def _is_answered(self, query_id: str, question: str) -> bool:
         """Ask one question, record its list or its failure, and return whether it succeeded."""
         try:
             documents, seconds = self._attempts(question)
@@ -141,8 +147,6 @@ class _Searching:
             for rank, (doc_id, one) in enumerate(documents, 1)
         ]
         self.rows += rows or [(query_id, None, 0, None, None, None, *ends)]
-        if time.monotonic() >= self.next_write:
-            self._write()
         return True
 
     def _attempts(self, question: str) -> tuple[list[tuple[str, Document]], float]:
@@ -151,31 +155,26 @@ class _Searching:
         Raises:
             Exception: that of the last attempt.
         """
-        for attempt in range(self.retries + 1):
+        for attempt in itertools.count():
             try:
                 start = time.perf_counter()
                 documents = self.search(question, self.depth)
                 seconds = time.perf_counter() - start
-                return _checked(documents, self.depth), seconds
+                ids = ListIds()
+                return [(ids.next(document), document) for document in documents[: self.depth]], seconds
             except Exception as error:
                 self.num_attempts = max(self.num_attempts, attempt + 1)
-                if attempt == self.retries or _is_final(error):
+                # the call or the list has a wrong form
+                is_wrong = isinstance(error, TypeError | ValueError) and is_raised_here(error)
+                if attempt == self.retries or getattr(error, "is_final", is_wrong):
                     raise
-                time.sleep(_pause(error, attempt))
-        raise AssertionError("unreachable: retries are not negative")
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Write the last part at the end, also when the job is stopped."""
-        self.next_write = time.monotonic() + WRITE_SECONDS
-        try:
-            yield
-        finally:
-            self._write()
+                pause = PAUSE_SECONDS * 2**attempt * random.uniform(0.75, 1.25)
+                requested: float | None = getattr(error, "pause_seconds", None)
+                time.sleep(pause if requested is None else requested)
+        raise AssertionError("unreachable")
 
     def _write(self) -> None:
         """Write the rows so far as one part."""
-        self.next_write = time.monotonic() + WRITE_SECONDS
         if not self.rows:
             return
         frame = pl.DataFrame(self.rows, schema=SEARCHED_COLUMNS, orient="row")
@@ -185,15 +184,14 @@ class _Searching:
             number = len(self.work.names(SEARCHED, suffix=".parquet"))
             write_frame(frame, self.work, SEARCHED, f"{part(number)}.parquet")
 
-    def raise_rising(self, name: str) -> None:
+    def raise_rising(self) -> None:
         """Raise a `JobError` if the scores of nearly all lists rise from the first document to the last."""
         rows = pl.DataFrame(self.rows, schema=SEARCHED_COLUMNS, orient="row")
         if fault := rising_fault(pl.concat([*self.parts, rows])):
-            raise JobError(
-                f"{name}: {fault.text}. {BY_RANK} Then change revision, so that all questions are asked again"
-            )
+            text = f"{self.name}: {fault.text}. {BY_RANK}"
+            raise JobError(f"{text} Then change revision, so that all questions are asked again")
 
-    def raise_failures(self, name: str, num_queries: int) -> None:
+    def raise_failures(self, num_queries: int) -> None:
         """Raise a `JobError` that names the questions that failed, if there are any."""
         if not self.failures:
             return
@@ -203,49 +201,12 @@ class _Searching:
         skipped = f"; {self.num_skipped:,} more were not asked" if self.num_skipped else ""
         resume = "; what was retrieved is kept: start the same command again" if self.work else ""
         raise JobError(
-            f"{name}: {len(self.failures):,} of {num_queries:,} questions failed after {attempts}{skipped}: "
+            f"{self.name}: {len(self.failures):,} of {num_queries:,} questions failed after {attempts}{skipped}: "
             f"{'; '.join(named)}{f'; ... and {more:,} more' if more else ''}{resume}"
         )
 
 
-def _is_final(error: Exception) -> bool:
-    """Return whether the same request would fail again: the error says so, or the call or the list has a wrong form."""
-    is_final: bool | None = getattr(error, "is_final", None)
-    return (
-        is_final
-        if is_final is not None
-        else isinstance(error, TypeError | ValueError) and is_raised_here(error)
-    )
-
-
-def _pause(error: Exception, attempt: int) -> float:
-    """Return the seconds before the next attempt: what a server asks for, else growing ones with some chance."""
-    pause: float | None = getattr(error, "pause_seconds", None)
-    return pause if pause is not None else PAUSE_SECONDS * 2**attempt * random.uniform(0.75, 1.25)
-
-
-def _checked(retrieved: Sequence[Document], depth: int) -> list[tuple[str, Document]]:
-    """Return the first ``depth`` documents with their ids.
-
-    Raises:
-        TypeError: it is not a list of documents.
-        ValueError: an id comes twice.
-    """
-    if not isinstance(retrieved, Sequence) or not all(isinstance(one, Document) for one in retrieved):
-        raise TypeError(f"the search returned a {type(retrieved).__name__} that is no list of Document")
-    ids = ListIds()
-    return [(ids.next(document), document) for document in retrieved[:depth]]
-
-
-def _joined(parts: Sequence[pl.DataFrame], queries: pl.DataFrame) -> pl.DataFrame:
-    """Return the lists of all parts in the order of the questions; one that found nothing is a row of rank 0."""
-    order = queries.select("query_id").with_row_index("place")
-    rows = pl.concat(parts).join(order, on="query_id")
-    return rows.sort("place", "rank").select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
-
-
 def _note_short_lists(lists: pl.DataFrame, num_queries: int, depth: int, name: str) -> None:
-    """Log how many questions have fewer documents than wanted."""
     lists = lists.filter(pl.col("rank") > 0)
     num_full = lists.group_by("query_id").len().filter(pl.col("len") == depth).height
     if num_full < num_queries:

@@ -25,6 +25,17 @@ NAMED = ("annotator", "measure", "score", "statistic")
 """Kinds of entries that a stage names."""
 TABLE = "table "
 """Prefix of names of tables among the inputs in a manifest."""
+INFERENCE_STAGES = ("annotate", "end_to_end", "compare", "settle", "settle_auxiliary")
+
+
+def judge_stage(stage: str) -> str:
+    return f"{stage}_judge"
+
+
+JOB_STAGES = tuple(name for stage in INFERENCE_STAGES for name in (stage, judge_stage(stage)))
+"""Folders in a job's ``out`` of the stages that run models, and of their judges."""
+EXPORT = "trec"
+"""Folder of the TREC files; its manifest lists results that could not be exported."""
 Append = Callable[[TableSchema, pa.Table | pl.DataFrame], None]
 """Appends a part to a table of the stage."""
 
@@ -106,9 +117,15 @@ def ensure(stage: Stage, store: TableStore) -> bool:
             append(schema, schema.empty())
     if any(writer.is_changed for writer in writers.values()):
         delete_report(store)
-    for writer in writers.values():
-        writer.seal(
-            config={**stage.settings, **notes}, inputs=stage.manifest_inputs, made_from=stage.fingerprint
+    config, made_from = {**stage.settings, **notes}, stage.fingerprint
+    for schema, writer in writers.items():
+        store.seal(
+            schema,
+            writer.parts,
+            writer.num_rows,
+            config=config,
+            inputs=stage.manifest_inputs,
+            made_from=made_from,
         )
     return True
 
@@ -125,15 +142,14 @@ def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]
 
 def stale(manifest: Mapping[str, Any], store: TableStore) -> list[str]:
     """Return the source tables that have changed, or are stale themselves, since a table was computed."""
-    inputs = manifest.get("inputs", {})
-    sources = {name.removeprefix(TABLE): digest for name, digest in inputs.items() if name.startswith(TABLE)}
-    return [name for name, digest in sources.items() if _has_changed(name, digest, store)]
-
-
-def _has_changed(name: str, digest: str, store: TableStore) -> bool:
-    """Return whether a sealed table has another digest or is stale; False if it is missing or damaged."""
-    manifest = whole_manifest(store.folder, name, form=TABLE_MANIFEST)
-    return manifest is not None and (content_digest(manifest) != digest or bool(stale(manifest, store)))
+    changed = []
+    for key, digest in manifest.get("inputs", {}).items():
+        name = key.removeprefix(TABLE)
+        # a source that is missing or damaged has not changed
+        source = whole_manifest(store.folder, name, form=TABLE_MANIFEST) if key.startswith(TABLE) else None
+        if source is not None and (content_digest(source) != digest or stale(source, store)):
+            changed.append(name)
+    return changed
 
 
 def _is_outside(name: str) -> bool:

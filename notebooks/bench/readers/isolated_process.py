@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +18,6 @@ import torch
 
 from erag_ray.inference.actor import peak_memory_bytes
 from erag_ray.models.local.weights import quiet
-from erag_ray.support.process_memory import forget_peak, resident_bytes
 
 Work = Callable[[], Any]
 # each process begins where these have been imported, which takes longer than most of what is measured
@@ -115,11 +115,14 @@ def _peak() -> int:
 def _allocated_bytes() -> int:
     if torch.cuda.is_available():
         return torch.cuda.memory_allocated()
-    return resident_bytes()
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines if ":" in line)
+    whole, shared = (int(status[key].split()[0]) * 1024 for key in ("VmRSS", "RssShmem"))
+    return whole - shared
 
 
 def _forget_peak() -> None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return
-    forget_peak()
+    pathlib.Path("/proc/self/clear_refs").write_text("5")

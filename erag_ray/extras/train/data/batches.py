@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,15 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from erag_ray.extras.train.config import StageConfig
-from erag_ray.extras.train.data.crops import crop
 from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.reader import TrainedReader
-from erag_ray.measures.scores import score_named, usable_answers
+from erag_ray.measures.scores import has_word, score_named, usable_answers, whole_words
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.prompts.prompt import Piece
 from erag_ray.prompts.request import Passage, Request
+
+WORD = re.compile(r"\S+")
+LETTERS = re.compile(r"\w+")
 
 
 class Drawn(NamedTuple):
@@ -45,12 +48,10 @@ class Sample(NamedTuple):
 class Batches:
     """The samples of each training step."""
 
-    def __init__(
-        self, examples: Examples, curriculum: Curriculum, readers: Mapping[str, TrainedReader]
-    ) -> None:
+    def __init__(self, examples: Examples, curriculum: Curriculum, reader: TrainedReader) -> None:
         self.examples = examples
         self.curriculum = curriculum
-        self.readers = readers
+        self.reader = reader
 
     def draw(self, step: int) -> list[Drawn]:
         """Sample all questions of a step, longest first."""
@@ -66,7 +67,7 @@ class Batches:
 
     def share(self, step: int, rank: int, num_workers: int) -> list[Sample]:
         """Return one worker's samples of a step: every ``num_workers``-th question by length."""
-        return tokenised(self.draw(step)[rank::num_workers], self.readers)
+        return tokenised(self.draw(step)[rank::num_workers], self.reader)
 
 
 def draw(record: Mapping[str, Any], corpus: pa.Table, stage: StageConfig, rng: np.random.Generator) -> Drawn:
@@ -80,26 +81,59 @@ def draw(record: Mapping[str, Any], corpus: pa.Table, stage: StageConfig, rng: n
     passages = read_passages(corpus, rows)
     if stage.crop_words:
         num_words = stage.crop_words[int(rng.integers(len(stage.crop_words)))]
-        passages = [
-            _cropped(record, row, passage, answers, num_words, rng)
-            for row, passage in zip(rows, passages, strict=True)
-        ]
+        for index, row in enumerate(rows):
+            # with known gold passages, an answer in another passage does not count as evidence
+            may_answer = row in record["gold"] or not record["gold"]
+            evidence, named = (record["evidence"], answers) if may_answer else ([], [])
+            text = crop(passages[index].text, evidence, named, record["question"], num_words, rng)
+            passages[index] = Passage(passages[index].title, text)
     return Drawn(record["dataset"], record["question"], tuple(passages), answer)
 
 
-def _cropped(
-    record: Mapping[str, Any],
-    row: int,
-    passage: Passage,
+def crop(
+    text: str,
+    evidence: Sequence[str],
     answers: Sequence[str],
+    question: str,
     num_words: int,
     rng: np.random.Generator,
-) -> Passage:
-    """Crop a passage. With known gold passages, an answer in another passage does not count as evidence."""
-    may_answer = row in record["gold"] or not record["gold"]
-    evidence, answers = (record["evidence"], answers) if may_answer else ([], [])
-    text = crop(passage.text, evidence, answers, record["question"], num_words, rng)
-    return Passage(passage.title, text)
+) -> str:
+    """Return a window of ``num_words`` whole words.
+
+    It contains, at a random position, one of the evidence spans in the text, else one of the answers in it (case
+    insensitive, whole words); a longer span is not cut. Without either it is the window that shares the most letters
+    with the question's words (ties are random).
+    """
+    words = [match.span() for match in WORD.finditer(text)]
+    if len(words) <= num_words:
+        return text
+    span = _find(text, evidence, rng) or _find(text, answers, rng)
+    if span is None:
+        start = _most_like(question, [text[a:b] for a, b in words], num_words, rng)
+        return text[words[start][0] : words[start + num_words - 1][1]]
+    touched = [index for index, (start, end) in enumerate(words) if start < span[1] and end > span[0]]
+    first, last = touched[0], touched[-1]
+    low, high = max(0, last + 1 - num_words), min(first, len(words) - num_words)
+    start = first if low > high else int(rng.integers(low, high + 1))
+    return text[words[start][0] : words[max(start + num_words - 1, last)][1]]
+
+
+def _most_like(question: str, words: Sequence[str], num_words: int, rng: np.random.Generator) -> int:
+    """Return the first word of the window; words weigh by their length, as long ones are more specific."""
+    question_words = set(LETTERS.findall(question.casefold()))
+    shared = [sum(map(len, question_words.intersection(LETTERS.findall(word.casefold())))) for word in words]
+    sums = np.convolve(shared, np.ones(num_words, int), "valid")
+    return int(rng.choice(np.flatnonzero(sums == sums.max())))
+
+
+def _find(text: str, spans: Sequence[str], rng: np.random.Generator) -> tuple[int, int] | None:
+    """Return a random occurrence of one of the spans in the text; None without any."""
+    matches = []
+    for span in spans:
+        if has_word(span):
+            whole = whole_words(re.escape(span.strip()))
+            matches += [match.span() for match in re.finditer(whole, text, re.IGNORECASE)]
+    return matches[int(rng.integers(len(matches)))] if matches else None
 
 
 def listed(ranked: Sequence[int], gold: Sequence[int], num_passages: int, num_gold: int) -> list[int]:
@@ -117,26 +151,22 @@ def listed(ranked: Sequence[int], gold: Sequence[int], num_passages: int, num_go
 
 def read_passages(corpus: pa.Table, rows: Sequence[int]) -> list[Passage]:
     """Return the passages in the given rows of a CORPUS."""
-    table = corpus.select(["title", "text"]).take(pa.array(rows, pa.int64()))
-    return [
-        Passage(*pair)
-        for pair in zip(*(table.column(name).to_pylist() for name in ("title", "text")), strict=True)
+    records = corpus.select(["title", "text"]).take(pa.array(rows, pa.int64())).to_pylist()
+    return [Passage(record["title"], record["text"]) for record in records]
+
+
+def tokenised(drawn: Sequence[Drawn], reader: TrainedReader) -> list[Sample]:
+    """Tokenise sampled questions, each in its dataset's form."""
+    model, forms = reader.model, [reader.forms[question.dataset] for question in drawn]
+    requests = [
+        Request.of(form, question.question, question.passages)
+        for form, question in zip(forms, drawn, strict=True)
     ]
-
-
-def tokenised(drawn: Sequence[Drawn], readers: Mapping[str, TrainedReader]) -> list[Sample]:
-    """Tokenise sampled questions, each by its dataset's reader; keep their order."""
-    samples: dict[int, Sample] = {}
-    for dataset in sorted({question.dataset for question in drawn}):
-        indices = [index for index, question in enumerate(drawn) if question.dataset == dataset]
-        reader = readers[dataset]
-        model, form = reader.model, reader.form
-        requests = [Request.of(form, drawn[index].question, drawn[index].passages) for index in indices]
-        targets = model.pieces.tokenise([[Piece("passage", drawn[index].answer)] for index in indices])
-        for index, prompt, (answer,) in zip(indices, model.render(requests), targets, strict=True):
-            truncated = answer[: form.max_new_tokens - len(model.end)]
-            samples[index] = Sample(prompt, (*truncated, *model.end))
-    return [samples[index] for index in range(len(drawn))]
+    answers = model.pieces.tokenise([[Piece("passage", question.answer)] for question in drawn])
+    return [
+        Sample(prompt, (*answer[: form.max_new_tokens - len(model.end)], *model.end))
+        for form, prompt, (answer,) in zip(forms, model.render(requests), answers, strict=True)
+    ]
 
 
 def micro_batches(samples: Sequence[Sample], max_tokens: int) -> Iterator[list[Sample]]:

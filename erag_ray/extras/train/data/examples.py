@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample
+from erag_ray.config.keys.values import paths_of
+from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
 from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
@@ -94,7 +95,7 @@ def open_examples(config: TrainConfig, name: str) -> Examples:
 
 def file_stamps(config: ExamplesConfig) -> dict[str, str]:
     """Return file -> stamp (size and time)."""
-    return {path: file_stamp(path) for key in config.PATHS for path in getattr(config, key)}
+    return {path: file_stamp(path) for _, path in paths_of(config)}
 
 
 def _folder(config: TrainConfig, name: str) -> pathlib.Path:
@@ -132,20 +133,20 @@ def _load(
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
     """Load EXAMPLES, CORPUS and datasets of train or dev."""
     examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
-    if examples.is_empty:
+    if not (examples.queries or examples.given):
         if name == "train":
             diagnostics.error("no training questions", "train: no question files. Set queries or given")
         return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
     loaded, given_passages = _questions(examples, diagnostics)
     for score in loaded.queries["score"].unique().sort():
         _check_score(name, score, diagnostics)
-    queries = sample(loaded.queries, examples.num_questions, config.seed)
-    runs, corpus = _passages(examples, loaded, queries, given_passages, depth, diagnostics)
-    with_gold = queries if num_gold else queries.clear()
+    loaded = sample_loaded(loaded, examples.num_questions, config.seed)
+    runs, corpus = _passages(examples, loaded, given_passages, depth, diagnostics)
+    with_gold = loaded.queries if num_gold else loaded.queries.clear()
     loaded = resolve_gold(loaded, corpus, diagnostics)
     gold = gold_lists(with_gold, loaded.provenance, corpus, num_gold)
     prompt_corpus = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
-    frame, used = _joined(queries, runs, gold, prompt_corpus, loaded)
+    frame, used = _joined(runs, gold, prompt_corpus, loaded)
     _check_lists(name, frame, depth, num_gold, diagnostics)
     added = unanswerable(frame, examples.unanswerable_share, config.seed)
     if examples.unanswerable_share and added.is_empty():
@@ -160,10 +161,7 @@ def unanswerable(frame: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
     A question gets the passages retrieved for the next one of its dataset, in a shuffled order, less those in its own
     list and its gold passages. One that is left without any is not added.
 
-    Args:
-        frame: EXAMPLES.
-        share: of the questions.
-        seed: of the sample and the order.
+    ``frame`` and result are EXAMPLES; the seed is that of the sample and the order.
     """
     order = frame.sample(fraction=1.0, shuffle=True, seed=seed)
     following = pl.col("passages").shift(-1).fill_null(pl.col("passages").first()).over("dataset")
@@ -215,12 +213,12 @@ def _questions(config: ExamplesConfig, diagnostics: Diagnostics) -> tuple[Loaded
 def _passages(
     config: ExamplesConfig,
     loaded: LoadedQueries,
-    queries: pl.DataFrame,
     given_passages: pl.DataFrame,
     depth: int,
     diagnostics: Diagnostics,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return RUNS of the questions, cut at ``depth``, and the CORPUS of their passages and gold passages."""
+    queries = loaded.queries
     given = given_passages.join(queries, left_on="doc_id", right_on="query_id", how="semi")
     lists = _given_lists(given)
     if not (config.run or config.passages) or not depth:
@@ -229,9 +227,8 @@ def _passages(
     needed = entries.join(queries, on="query_id", how="semi").filter(
         (pl.col("rank") <= depth) | pl.col("page_id").is_not_null()
     )
-    gold = loaded.provenance.join(queries, on="query_id", how="semi")
     num_before = diagnostics.num_errors
-    corpus = load_corpus(config.passages, needed, diagnostics, gold=gold)
+    corpus = load_corpus(config.passages, needed, diagnostics, gold=loaded.provenance)
     readable = bool(corpus.height) or diagnostics.num_errors == num_before
     runs = resolve_pages(needed, corpus, diagnostics if readable else Diagnostics())
     retrieved = queries.join(given_passages, left_on="query_id", right_on="doc_id", how="anti")
@@ -269,18 +266,17 @@ def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
 
 
 def _joined(
-    queries: pl.DataFrame, runs: pl.DataFrame, gold: pl.DataFrame, corpus: pl.DataFrame, loaded: LoadedQueries
+    runs: pl.DataFrame, gold: pl.DataFrame, corpus: pl.DataFrame, loaded: LoadedQueries
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return EXAMPLES, and the passages that they refer to by row."""
-    query_ids = queries.select("query_id")
-    lists = pl.concat([runs.select("query_id", "doc_id"), gold.select("query_id", "doc_id")])
-    used = corpus.join(
-        lists.join(query_ids, on="query_id", how="semi"), on="doc_id", how="semi", maintain_order="left"
-    )
+    listed = pl.concat([runs.select("doc_id"), gold.select("doc_id")])
+    used = corpus.join(listed, on="doc_id", how="semi", maintain_order="left")
     rows = used.select("doc_id", row=pl.int_range(pl.len(), dtype=pl.Int32))
     spans = loaded.evidence.group_by("query_id", maintain_order=True).agg(evidence=pl.col("span"))
     frame = (
-        queries.join(_row_lists(runs, rows, "passages"), on="query_id", how="left", maintain_order="left")
+        loaded.queries.join(
+            _row_lists(runs, rows, "passages"), on="query_id", how="left", maintain_order="left"
+        )
         .join(_row_lists(gold, rows, "gold"), on="query_id", how="left", maintain_order="left")
         .join(spans, on="query_id", how="left", maintain_order="left")
     )

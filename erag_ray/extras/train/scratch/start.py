@@ -31,12 +31,7 @@ MAX_TEXTS = 400_000
 
 
 def prepare_start(config: TrainConfig, examples: Mapping[str, Examples], model: str) -> None:
-    """Create the model with ``scratch``, unless it exists, and check it.
-
-    Args:
-        config: of the training.
-        examples: of training and evaluation.
-        model: folder or hub name.
+    """Create the model (a folder or hub name) with ``scratch``, unless it exists, and check it.
 
     Raises:
         InputError: it cannot be created, or is not a reader for these datasets.

@@ -1,4 +1,7 @@
-"""Paths of a job: outputs are refused where they would not last, inputs where the job would replace them."""
+"""Paths of a job, checked before it starts: outputs that would not last, inputs that it would replace, object stores.
+
+Object stores are checked before anything else, so that one out of reach costs one short wait.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,25 @@ import itertools
 import os
 import pathlib
 import posixpath
+import threading
 from typing import Any
 
-from erag_ray.config.command_line.parsing import paths_of
+import pyarrow as pa
+
+from erag_ray.config.keys.values import paths_of
 from erag_ray.store.digests import CACHE
+from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError
 from erag_ray.support.uris import is_uri
 
 OUTPUTS = ("out", "cache_dir")
 # the end of Ray's path, on each node, to the folders of submitted working_dirs; each state of one has its own folder
 UNPACKED = ("runtime_resources", "working_dir_files")
+ANSWER_SECONDS = 30.0
+SETTINGS = {
+    "s3": "AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+}
 
 
 def check_outputs(config: Any) -> None:
@@ -68,3 +80,38 @@ def _is_in_copy(path: str) -> bool:
         return False
     parts = pathlib.Path(os.path.realpath(os.path.expanduser(path))).parts
     return UNPACKED in itertools.pairwise(parts)
+
+
+def check_access(config: Any) -> None:
+    """Check that every bucket that the config names answers, by the first of its paths; all are checked at once.
+
+    Raises:
+        InputError: some do not, or deny access.
+    """
+    firsts: dict[str, str] = {}
+    for uri in (path for _, path in paths_of(config) if is_uri(path)):
+        firsts.setdefault("/".join(uri.split("/")[:3]), uri)
+    faults: dict[str, str | None] = dict.fromkeys(firsts.values())
+    asking = [threading.Thread(target=_ask, args=(uri, faults), daemon=True) for uri in faults]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(ANSWER_SECONDS)
+    for uri, thread in zip(faults, asking, strict=True):
+        if thread.is_alive():
+            faults[uri] = f"no answer within {ANSWER_SECONDS:.0f} seconds"
+    problems = [f"{uri}: {fault}{_hint(uri)}" for uri, fault in faults.items() if fault]
+    if problems:
+        raise InputError(problems)
+
+
+def _ask(uri: str, faults: dict[str, str | None]) -> None:
+    try:
+        Folder(uri).exists()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        faults[uri] = f"cannot be reached: {error}"
+
+
+def _hint(uri: str) -> str:
+    names = SETTINGS.get(uri.partition("://")[0])
+    return f" (the environment says where it is and who asks: {names})" if names else ""

@@ -1,0 +1,178 @@
+"""Outputs that exist: what systems answered, from logs or from another evaluation.
+
+``{"query_id": ..., "run": ..., "output": ..., "depth"?, "documents"?}``: the output of a run (or ``system``) with the
+first ``depth`` documents of its list. ``{"query_id": ..., "doc_id": ..., "output": ...}``: the output with this
+document alone, whatever run has it. ``num_prompt_tokens`` and ``num_output_tokens`` are its lengths, where known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.documents import ListIds, document_of
+from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, IdKeys, shown
+from erag_ray.data.files.jsonl import Record
+from erag_ray.data.files.records import read_records
+from erag_ray.data.runs.entries import ENTRY_COLUMNS, as_entries
+from erag_ray.data.runs.references import NO_PASSAGES
+from erag_ray.store.schemas import GIVEN
+
+SYSTEMS = IdKeys(RUN_IDS.first, RUN_IDS.others | {"system"})
+# in a log, id is the output's own
+SINGLE_DOCUMENTS = IdKeys(DOCUMENT_IDS.first, DOCUMENT_IDS.others - {"id"})
+LIST_COLUMNS = pl.Schema(
+    {
+        "rank": pl.Int32(),
+        "doc_id": pl.String(),
+        "title": pl.String(),
+        "text": pl.String(),
+        "score": pl.Float64(),
+    }
+)
+
+
+class GivenOutputs(NamedTuple):
+    """The content of files of outputs."""
+
+    outputs: pl.DataFrame
+    """GIVEN."""
+    entries: pl.DataFrame
+    """The lists of runs whose outputs bring their documents; columns are `ENTRY_COLUMNS`."""
+
+
+def load_outputs(
+    paths: Sequence[str], runs: Collection[str], depths: Sequence[int], diagnostics: Diagnostics
+) -> GivenOutputs:
+    """Load outputs, and the lists that they bring along.
+
+    Args:
+        paths: JSON Lines (.gz too), a JSON list, Parquet, or a dataset (``hf:NAME:SPLIT``).
+        runs: the runs that have a file of lists.
+        depths: numbers of documents with which lists are answered, ascending. The last is that of an output with a
+            list and no depth.
+        diagnostics: receives all errors.
+    """
+    rows: list[dict[str, Any]] = []
+    first: dict[tuple[Any, ...], tuple[str, str | None]] = {}
+    lists: dict[tuple[str, str], _List] = {}
+    for record in (record for path in paths for record in read_records(path, diagnostics)):
+        row = _row(record, depths, runs)
+        _check_list(record, row, runs, lists)
+        key = tuple(row[name] for name in GIVEN.key)
+        location, output = first.setdefault(key, (record.location, row["output"]))
+        is_repeated = location != record.location
+        if is_repeated and (row["run_id"] or output != row["output"]):
+            which = f"run {row['run_id']!r}" if row["run_id"] else f"document {row['doc_id']!r}"
+            record.fault(
+                "repeated outputs", f"query {row['query_id']!r}, {which}: repeats the output at {location}"
+            )
+        if not record.faulty and not is_repeated:
+            rows.append(row)
+    entries = [
+        as_entries(
+            pl.DataFrame(one.documents, schema=LIST_COLUMNS, orient="row").with_columns(
+                query_id=pl.lit(query_id)
+            ),
+            run_id,
+        )
+        for (run_id, query_id), one in lists.items()
+    ]
+    outputs = pl.DataFrame(rows, schema=pl.DataFrame(GIVEN.empty()).schema)
+    return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries]))
+
+
+def item_of(record: Record) -> dict[str, str]:
+    """Return what a record is about: query_id, run_id and doc_id, of which one of the last two is ""."""
+    is_document = bool(SINGLE_DOCUMENTS.among(record.values))
+    return {
+        "query_id": record.identifier(ROW_QUERY_IDS),
+        "run_id": "" if is_document else record.identifier(SYSTEMS),
+        "doc_id": record.identifier(SINGLE_DOCUMENTS) if is_document else "",
+    }
+
+
+def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[str, Any]:
+    """Return a row of GIVEN; its depth is 0 where nothing is known of a list."""
+    values = record.values
+    item = item_of(record)
+    has_no_list = item["run_id"] in ("", NO_PASSAGES)
+    if "output" not in values:
+        record.fault(
+            "records without output", f"no output, only {', '.join(values)}; write null for a missing one"
+        )
+    depth = values.get("depth")
+    if depth is None or has_no_list:
+        is_list_known = item["run_id"] in runs or bool({"documents", "doc_ids"} & {*values})
+        depth = depths[-1] if is_list_known and not has_no_list else 0
+    elif depth not in depths:
+        known = ", ".join(map(str, depths))
+        text = (
+            f"depth is {shown(depth)}, but the lists of the job have {known} documents; set end_to_end_depths"
+        )
+        record.fault("other depths", text)
+    return {
+        **item,
+        "depth": depth,
+        "output": None if values.get("output") is None else record.text("output"),
+        **{name: _count(record, name) for name in ("num_prompt_tokens", "num_output_tokens")},
+    }
+
+
+def _count(record: Record, key: str) -> int:
+    value = record.values.get(key)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a whole number of at least 0")
+        return 0
+    return value
+
+
+_Document = tuple[int, str, str | None, str | None, float | None]
+
+
+class _List(NamedTuple):
+    """The documents of a run for a query, and the first record that has them."""
+
+    documents: list[_Document]
+    location: str
+
+
+def _check_list(
+    record: Record, row: dict[str, Any], runs: Collection[str], lists: dict[tuple[str, str], _List]
+) -> None:
+    """Add the documents that a record brings to the lists; a longer list of the same query replaces its beginning."""
+    run_id, query_id, documents = row["run_id"], row["query_id"], list(_documents(record))
+    if not documents or not run_id:
+        return
+    if run_id in runs:
+        text = f"run {run_id!r} has a file of lists in runs; leave its documents out here"
+        record.fault("lists that are given twice", text)
+    if len(documents) > row["depth"]:
+        text = f"an output with {len(documents)} documents, but lists are cut to {row['depth']}; set depth"
+        record.fault("longer lists", text)
+    known = lists.get((run_id, query_id), _List([], ""))
+    if any(one != other for one, other in zip(known.documents, documents, strict=False)):
+        text = f"run {run_id!r}, query {query_id!r}: other documents than at {known.location}"
+        record.fault("lists that differ", text)
+    if len(documents) > len(known.documents):
+        lists[run_id, query_id] = _List(documents, record.location)
+
+
+def _documents(record: Record) -> Iterator[_Document]:
+    """Yield the documents of a list; those without texts may be ids, also under ``doc_ids``."""
+    entries = record.values.get("documents") or record.values.get("doc_ids") or []
+    if not isinstance(entries, list):
+        record.fault("wrong documents", f"documents is {shown(entries)}; it must be a list")
+        return
+    ids = ListIds()
+    for rank, values in enumerate(entries, 1):
+        try:
+            document = document_of(values, bare="doc_id")
+            yield rank, ids.next(document), document.title, document.text, document.score
+        except ValueError as error:
+            record.fault("wrong documents", f"document {rank}: {error}")

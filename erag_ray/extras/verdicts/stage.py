@@ -1,0 +1,185 @@
+"""The extension of the key ``verdicts``: its tables, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from erag_ray.analyses.contract import RESAMPLED, Analysis, Evaluation, View
+from erag_ray.analyses.order import in_run_order
+from erag_ray.analyses.parts.formats import counted, number, with_interval
+from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
+from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
+from erag_ray.config.job import JobConfig
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.extensions import Extension
+from erag_ray.extras.verdicts.agreement import (
+    AMONG_PEOPLE,
+    OUTPUTS,
+    PEOPLE,
+    PEOPLE_MEANS,
+    make_means,
+    make_people,
+    unused_notes,
+)
+from erag_ray.extras.verdicts.files import VERDICTS, load_verdicts
+from erag_ray.store.fingerprints import file_stamp
+from erag_ray.store.schemas import LABELS, LIST_OUTPUTS, QUERIES, UTILITY
+from erag_ray.support.progress import StageProgress
+
+WITH_PEOPLE = "Agreement with people"
+STATISTICS = {"kappa": "Cohen's kappa", "alpha": "Krippendorff's alpha"}
+
+
+def check(config: JobConfig) -> None:
+    """Check the files before anything is requested.
+
+    Raises:
+        InputError: all that is wrong with them.
+    """
+    diagnostics = Diagnostics()
+    if load_verdicts(config.verdicts, diagnostics).is_empty() and not diagnostics.num_errors:
+        diagnostics.error("no verdicts", f"verdicts: there is none in {', '.join(config.verdicts)}")
+    diagnostics.raise_errors()
+
+
+def make_verdicts(evaluation: Evaluation, _: StageProgress) -> Iterator[pl.DataFrame]:
+    """Yield VERDICTS on the questions of the job."""
+    verdicts = load_verdicts(evaluation.config.verdicts, Diagnostics())
+    yield verdicts.join(evaluation.inputs.queries, on="query_id", how="semi", maintain_order="left")
+
+
+def show(view: View) -> Iterator[Part]:
+    """Yield how far each rater agrees with people, and the means of the runs as people would have them."""
+    rows = view.rows(PEOPLE)
+    for (about,), part in rows.group_by("about", maintain_order=True):
+        whole = part.filter(run_id="").sort(pl.col("rater") == AMONG_PEOPLE, maintain_order=True)
+        yield _figure(view, whole, str(about))
+        yield _table(view, whole, f"{about}: which score or label agrees with people", str(about))
+        of_runs = in_run_order(part.filter(pl.col("run_id") != ""), view.runs)
+        if of_runs["run_id"].n_unique() > 1:
+            yield _table(view, of_runs, "outputs of each run: agreement with people", "runs")
+        if about == OUTPUTS:
+            yield from _finding(view, whole)
+    means = in_run_order(view.rows(PEOPLE_MEANS), view.runs)
+    if means.height:
+        yield _means(view, means)
+
+
+def _figure(view: View, rows: pl.DataFrame, about: str) -> Figure:
+    among_people = rows.filter(rater=AMONG_PEOPLE)["value"].drop_nulls()
+    return Figure(
+        data=rows.filter(pl.col("rater") != AMONG_PEOPLE)
+        .drop_nulls("value")
+        .select("rater", "value", "low", "high"),
+        mark="interval",
+        x="value",
+        y="rater",
+        low="low",
+        high="high",
+        rules={"people among themselves": among_people[0]} if len(among_people) else {},
+        x_title="Cohen's kappa with people",
+        is_main=True,
+        **view.about("people_agreement", f"{about}: agreement with people", about),
+    )
+
+
+def _table(view: View, rows: pl.DataFrame, title: str, word: str) -> Table:
+    heads = {
+        "num_both": "both accept",
+        "num_only_rater": "only it accepts",
+        "num_only_people": "only people accept",
+    }
+    return listing(
+        rows_of(rows),
+        (
+            name_field("rater", "rater"),
+            *([name_field("run", "run_id")] if word == "runs" else []),
+            field("agreement", estimate, Format.NUMBER, "1: always, 0: as often as by chance"),
+            name_field("statistic", lambda row: STATISTICS[row["statistic"]]),
+            field("items", "num_items", Format.COUNT),
+            *(
+                field(head, name, Format.COUNT)
+                for name, head in {**heads, "num_neither": "none accepts"}.items()
+            ),
+        ),
+        caption="An item is an output or a document with a verdict; of several verdicts counts what more than half "
+        "say. Intervals draw whole questions. A score or label of at least the threshold (.5 if none is set) accepts.",
+        **view.about("people", title, word),
+    )
+
+
+def _finding(view: View, rows: pl.DataFrame) -> Iterator[Finding]:
+    known = {row["rater"]: row for row in rows.drop_nulls("value").to_dicts()}
+    people = known.pop(AMONG_PEOPLE, None)
+    score = view.standing.score if view.standing is not None else ""
+    if score not in known:
+        return
+    row, best = known[score], max(known.values(), key=lambda row: row["value"])
+    shown = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
+    text = f"{score} agrees with people at {shown} (Cohen's kappa, "
+    text += f"{counted(row['num_items'], 'output')})"
+    if best["value"] > row["value"]:
+        text += f", {best['rater']} at {number(best['value'], drop_zero=True)}"
+    if people is not None:
+        statistic = STATISTICS[people["statistic"]]
+        text += f"; people among themselves at {number(people['value'], drop_zero=True)} ({statistic})"
+    yield Finding(topic="trust", text=text)
+
+
+def _means(view: View, rows: pl.DataFrame) -> Table:
+    return listing(
+        rows_of(rows),
+        (
+            name_field("run", "run_id"),
+            field("documents", lambda row: row["depth"] or None, Format.COUNT),
+            field("accepted by people", "judged", Format.NUMBER, "share of the outputs that have a verdict"),
+            field("of", "num_judged", Format.COUNT),
+            field("score", "mean", Format.NUMBER, "mean score of all outputs"),
+            field("as people would", lambda row: estimate(row, "corrected"), Format.NUMBER),
+        ),
+        caption="As people would: the share of all outputs that people would accept, predicted by the score and "
+        "corrected by the outputs that have a verdict (prediction-powered). It holds where these are a random sample.",
+        **view.about("people_means", "the runs as people would judge them"),
+    )
+
+
+def is_wanted(config: JobConfig) -> bool:
+    """Return whether a job has verdicts."""
+    return bool(config.verdicts)
+
+
+EXTENSION = Extension(
+    name="verdicts",
+    check=check,
+    analyses=(
+        Analysis(
+            schema=VERDICTS,
+            sources=(QUERIES,),
+            more_settings=lambda config: {"verdicts": {path: file_stamp(path) for path in config.verdicts}},
+            is_wanted=is_wanted,
+            make=make_verdicts,
+        ),
+        Analysis(
+            schema=PEOPLE,
+            sources=(VERDICTS, UTILITY, LIST_OUTPUTS, LABELS, QUERIES),
+            settings=("threshold", *RESAMPLED),
+            code=("scores",),
+            is_wanted=is_wanted,
+            make=make_people,
+            notes=unused_notes,
+            shows=(PEOPLE_MEANS,),
+            is_optional=True,
+            show=show,
+            group=WITH_PEOPLE,
+        ),
+        Analysis(
+            schema=PEOPLE_MEANS,
+            sources=(VERDICTS, UTILITY, LIST_OUTPUTS, QUERIES),
+            settings=RESAMPLED,
+            is_wanted=is_wanted,
+            make=make_means,
+        ),
+    ),
+)

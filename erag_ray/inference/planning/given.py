@@ -1,0 +1,103 @@
+"""Outputs that exist, in the form of answers: they need no request, and are never in the store of responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from erag_ray.config.job import JobConfig
+from erag_ray.data.runs.references import END_TO_END, NO_PASSAGES, REFERENCES
+from erag_ray.inference.output_tables import ANSWERS, SINGLE_DOCUMENT
+from erag_ray.inference.planning.pending import DocIds
+from erag_ray.inference.planning.uses import reader_id
+from erag_ray.inputs.evidence import Inputs
+from erag_ray.store.fingerprints import frame_digests
+
+GIVEN_LIST = ["query_id", "run_id", "depth", "doc_id"]
+
+
+def given_lists(inputs: Inputs, query_ids: pl.Series, lists: pl.DataFrame) -> pl.DataFrame:
+    """Return the lists of runs that have outputs only: columns run_id, query_id, depth, doc_ids (empty).
+
+    Args:
+        inputs: of the job.
+        query_ids: of the questions that the reader answers.
+        lists: those of the other runs.
+    """
+    of_lists = inputs.given.filter(pl.col("run_id") != "").select("run_id", "depth").unique()
+    others = of_lists.join(lists, on=["run_id", "depth"], how="anti").sort("run_id", "depth")
+    no_documents = pl.lit([], dtype=DocIds)
+    grid = others.join(query_ids.to_frame("query_id"), how="cross").with_columns(doc_ids=no_documents)
+    return grid.select("run_id", "query_id", "depth", "doc_ids")
+
+
+def given_answers(
+    config: JobConfig, inputs: Inputs, documents: pl.DataFrame | None, lists: pl.DataFrame | None
+) -> pl.DataFrame:
+    """Return the answers of a stage that need no request; without a reader, all: those that are not given are null.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        documents: query_id, doc_ids: of single documents, or of none (None: the stage needs no labels).
+        lists: run_id, query_id, depth, doc_ids: of end-to-end evaluation (None: none in this stage).
+
+    Returns:
+        `ANSWERS`, each with the run (of a single document "") and the depth that it belongs to.
+    """
+    if not config.outputs:
+        return pl.DataFrame(schema=ANSWERS)
+    parts = []
+    if documents is not None:
+        doc_id = pl.col("doc_ids").list.first()
+        run_id = pl.when(doc_id.is_null()).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(""))
+        of_one = documents.with_columns(run_id.alias("run_id"), doc_id=doc_id.fill_null(""))
+        parts.append(of_one.select("query_id", "doc_ids", "run_id", "doc_id", depth=pl.lit(0, pl.Int32)))
+    if lists is not None:
+        parts.append(lists.select("query_id", "doc_ids", "run_id", pl.lit("").alias("doc_id"), "depth"))
+    wanted = pl.concat(parts).unique(GIVEN_LIST, maintain_order=True)
+    joined = wanted.join(
+        inputs.given, on=GIVEN_LIST, how="inner" if config.asks_reader else "left", maintain_order="left"
+    )
+    is_single = pl.col("run_id") == ""
+    kind = (
+        pl.when(is_single)
+        .then(pl.lit(SINGLE_DOCUMENT))
+        .when(pl.col("run_id").is_in(REFERENCES))
+        .then("run_id")
+    )
+    readers = {name: given_reader(config, inputs, name) for name in inputs.datasets}
+    datasets = inputs.queries.select(
+        "query_id", reader=pl.col("dataset").replace_strict(readers, return_dtype=pl.String)
+    )
+    return (
+        joined.join(datasets, on="query_id", maintain_order="left")
+        .with_columns(
+            kind=kind.otherwise(pl.lit(END_TO_END)),
+            depth=pl.when(is_single).then(pl.lit(1, pl.Int32)).otherwise("depth"),
+            num_prompt_tokens=pl.col("num_prompt_tokens").fill_null(0),
+            num_output_tokens=pl.col("num_output_tokens").fill_null(0),
+        )
+        .select(ANSWERS.names())
+    )
+
+
+def given_reader(config: JobConfig, inputs: Inputs, dataset: str) -> str:
+    """Return the name of the reader of a dataset in tables: without one, ``given`` and 16 digits of GIVEN's digest."""
+    if config.asks_reader:
+        return reader_id(config, inputs.datasets[dataset])
+    return f"given-{frame_digests({'given': inputs.given})['given'][:16]}"
+
+
+def given_notes(given: pl.DataFrame) -> Iterator[str]:
+    """Yield how many outputs of `given_answers` there are, and how many are missing."""
+    num_missing, of_one = given["output"].null_count(), given.filter(kind=SINGLE_DOCUMENT).height
+    if given.height:
+        counts = f"{given.height - num_missing:,} given, which are not asked again; {num_missing:,} missing, not judged"
+        yield f"outputs: {counts} ({given.height - of_one:,} of lists, {of_one:,} of single documents)"
+
+
+def without_given(wanted: pl.DataFrame, given: pl.DataFrame, on: list[str]) -> pl.DataFrame:
+    """Return the lists that are to be asked about."""
+    return wanted.join(given.select(on), on=on, how="anti", maintain_order="left")

@@ -1,0 +1,126 @@
+"""Bootstrap weights, percentile bootstrap intervals of means and shares, and Wilson intervals.
+
+Only `resample_weights` draws random numbers, so columns that share its weights are compared in pairs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from erag_ray.measures.agreement.statistics import Floats, Weights
+
+Interval = tuple[float | None, float | None, float | None]
+"""A value and the bounds of its interval."""
+MAX_UNDEFINED_SHARE = 0.05
+"""There is no interval if the statistic is undefined in more than this fraction of the resamples."""
+MAX_TABLE_VALUES = 2**20
+"""Weights in memory at a time: 8 MiB, with enough rows for efficient matrix products."""
+
+
+def resample_weights(num_queries: int, num_resamples: int = 1000, seed: int = 0) -> npt.NDArray[np.int16]:
+    """Draw bootstrap weights: how often each resample draws each query.
+
+    Use one array for all columns over the same queries. For columns over a subset of the queries, select the
+    corresponding columns of the array; unequal row sums are valid here.
+
+    Returns:
+        [num_resamples, num_queries], rows sum to num_queries.
+    """
+    generator = np.random.default_rng(seed)
+    # a query is drawn once on average, so 16 bits do not overflow, and save memory
+    weights = np.zeros((num_resamples, num_queries), dtype=np.int16)
+    if num_queries:
+        for row in weights:
+            row[:] = np.bincount(generator.integers(num_queries, size=num_queries), minlength=num_queries)
+    # Fortran order: statistics process several resamples of one query at once
+    return np.asfortranarray(weights)
+
+
+def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) -> list[Interval]:
+    """Return (mean, low, high) of each column of [num_queries, num_columns], with the percentile bootstrap interval.
+
+    NaN (not judged) is left out of its column. With one query there is a mean but no interval, with no query neither.
+    Raises ValueError on weights of another width or a confidence outside (0, 1).
+    """
+    is_judged = ~np.isnan(columns)
+    judged = (column[~np.isnan(column)] for column in columns.T)
+    means = [float(column.mean()) if len(column) else None for column in judged]
+    values, counted = np.where(is_judged, columns, 0.0), is_judged.astype(np.float64)
+    return _ratio_intervals(means, values, counted, weights, confidence)
+
+
+def share_intervals(
+    positive: Floats, counts: Floats, weights: Weights, confidence: float = 0.95
+) -> list[Interval]:
+    """Return (share, low, high) of each column of ``positive``: its sum over the sum of ``counts``.
+
+    ``positive`` is [num_queries, num_columns], ``counts`` is [num_queries]. The percentile bootstrap draws queries,
+    each with all that it counts, such as its documents. Without any there is no share, and with one query that counts
+    something no interval.
+    """
+    total = counts.sum()
+    shares = (positive.sum(axis=0) / total).tolist() if total else [None] * positive.shape[1]
+    of_columns = np.repeat(counts[:, None], positive.shape[1], axis=1)
+    return _ratio_intervals(shares, positive, of_columns, weights, confidence)
+
+
+def _ratio_intervals(
+    ratios: Sequence[float | None], above: Floats, below: Floats, weights: Weights, confidence: float
+) -> list[Interval]:
+    """Add intervals to ratios of sums over queries: ``above`` and ``below`` are [num_queries, num_columns].
+
+    There is none if fewer than two queries have a ``below``.
+    """
+    checked = checked_weights(weights, len(above))
+    step = max(1, MAX_TABLE_VALUES // max(1, len(above)))
+    parts = [np.empty((0, above.shape[1]))]
+    for start in range(0, len(checked), step):
+        drawn = checked[start : start + step].astype(np.float64)
+        sums, counts = drawn @ above, drawn @ below
+        # a resample without a value is NaN
+        parts.append(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
+    columns, has_interval = np.concatenate(parts).T, (below > 0).sum(axis=0) > 1
+    return [
+        (ratio, *(percentiles(column, confidence) if has else (None, None)))
+        for ratio, column, has in zip(ratios, columns, has_interval, strict=True)
+    ]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def wilson_interval(positive: int, count: int, confidence: float) -> Interval:
+    """Return (share, low, high) by Wilson (1927), with the arithmetic of scipy's ``BinomTestResult.proportion_ci``.
+
+    scipy also computes a p-value, which is far slower. All three are None if ``count`` is 0.
+    """
+    if not count:
+        return None, None, None
+    # imported lazily: it is slow, and checks of inputs do not need it
+    from scipy.special import ndtri
+
+    share, z = positive / count, float(ndtri(0.5 + 0.5 * confidence))
+    below = 2 * (count + z**2)
+    center = (2 * count * share + z**2) / below
+    delta = z / below * math.sqrt(4 * count * share * (1 - share) + z**2)
+    return share, 0.0 if positive == 0 else center - delta, 1.0 if positive == count else center + delta
+
+
+def percentiles(resampled: Floats, confidence: float) -> tuple[float | None, float | None]:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} is outside (0, 1)")
+    defined = resampled[~np.isnan(resampled)]
+    if not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled):
+        return None, None
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def checked_weights(weights: Weights, num_queries: int) -> Weights:
+    if weights.ndim != 2 or weights.shape[1] != num_queries or not np.issubdtype(weights.dtype, np.integer):
+        got = f"{weights.dtype} {list(weights.shape)}"
+        raise ValueError(f"weights must be whole numbers [num_resamples, {num_queries}], got {got}")
+    return weights

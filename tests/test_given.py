@@ -1,0 +1,335 @@
+"""Outputs that exist: the same numbers as by asking, asked only where they are missing, and what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tiny import Tiny, compare
+
+import erag_ray as er
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.means import MEANS
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.runs.outputs import load_outputs
+from erag_ray.inputs.stage import prepare
+from erag_ray.store.schemas import (
+    COMMON_OUTPUTS,
+    DOCUMENT_OUTPUTS,
+    LABELS,
+    LIST_OUTPUTS,
+    OUTPUTS,
+    REQUESTS,
+    UTILITY,
+    TableSchema,
+)
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+
+SAME = (LABELS, UTILITY, LIST_OUTPUTS, DOCUMENT_OUTPUTS, PER_QUERY, MEANS, CORRELATIONS, COMPARISONS)
+
+
+def outputs_of(tiny: Tiny) -> list[dict[str, Any]]:
+    """The outputs of a finished job as records of a log."""
+    store = TableStore(tiny.config.out)
+    lists = store.read(LIST_OUTPUTS).drop("reader").to_dicts()
+    return [*lists, *store.read(DOCUMENT_OUTPUTS).drop("reader").to_dicts()]
+
+
+def with_outputs(tiny: Tiny, records: list[dict[str, Any]], **changes: object) -> Tiny:
+    """The same comparison with outputs, in a folder of its own, without a reader."""
+    path = tiny.folder / "outputs.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(record) + "\n" for record in records).encode()))
+    keys = {"reader": ReaderConfig(), "score": "exact_match", **changes}
+    folders = {name: str(tiny.folder / f"given-{name}") for name in ("out", "cache_dir")}
+    return tiny.with_config(outputs=[str(path)], **folders, **keys)
+
+
+def table(tiny: Tiny, schema: TableSchema) -> pl.DataFrame:
+    rows = TableStore(tiny.config.out).read(schema)
+    names = [name for name in rows.columns if not name.startswith("reader")]
+    return rows.select(names).sort([name for name in schema.key if name in names])
+
+
+def test_given_outputs_give_the_numbers_of_asked_ones(compared: Tiny, no_reader: None) -> None:
+    given = with_outputs(compared, outputs_of(compared))
+    plan = compare(given)
+    assert not plan.plans
+    for schema in SAME:
+        assert_frame_equal(table(given, schema), table(compared, schema))
+    readers = TableStore(given.config.out).read(UTILITY)["reader"].unique().to_list()
+    assert len(readers) == 1
+    assert readers[0].startswith("given-")
+    stages = [TableStore("/".join([one.config.out, "compare"])) for one in (given, compared)]
+    for schema in (OUTPUTS, COMMON_OUTPUTS):
+        here, there = (stage.read(schema).drop("reader").sort(pl.all()) for stage in stages)
+        unknown = ["num_at_limit"] if schema is OUTPUTS else []
+        assert_frame_equal(here.drop(unknown), there.drop(unknown))
+
+
+def test_a_reader_is_asked_only_for_what_is_not_given(compared: Tiny, reads_here: list[int]) -> None:
+    records = outputs_of(compared)
+    half = with_outputs(compared, records[::2], reader=compared.config.reader)
+    plan = compare(half)
+    asked = {(row["query_id"], tuple(row["doc_ids"])) for row in plan.requests.to_dicts()}
+    alone = {(row["query_id"], (row["doc_id"],)) for row in records[::2] if "doc_id" in row}
+    first = prepare(compared.config).runs.filter(rank=1).select("query_id", "doc_id").rows()
+    # lists of one document are asked end to end, and are the same requests
+    assert (alone & asked) <= {(query_id, (doc_id,)) for query_id, doc_id in first}
+    assert 0 < len(asked) < TableStore(f"{compared.config.out}/compare").read(REQUESTS).height
+    for schema in SAME:
+        assert_frame_equal(
+            TableStore(half.config.out).read(schema), TableStore(compared.config.out).read(schema)
+        )
+
+
+def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
+    answers = {
+        "q1": "Ada Brunner",
+        "q2": "Orla",
+        "q3": "1874",
+        "q4": "Ida Holm",
+        "q5": "copper",
+        "q6": "Varn",
+    }
+    records = [
+        {"query_id": name, "system": "right", "output": text, "id": 7} for name, text in answers.items()
+    ]
+    records += [{"query_id": name, "system": "silent", "output": ""} for name in answers if name != "q6"]
+    records += [{"query_id": "q1", "system": "broken", "output": None}]
+    given = with_outputs(tiny, records, runs={}, passages=[], end_to_end_depths=[])
+    compare(given)
+    values = {
+        (row["run_id"], row["query_id"]): row["value"] for row in table(given, UTILITY).iter_rows(named=True)
+    }
+    assert {values["right", name] for name in answers} == {1.0}
+    assert [values["silent", name] for name in ("q1", "q6")] == [0.0, None]
+    assert {values["broken", name] for name in answers} == {None}
+    verdict = er.Result(given.config.out).verdict
+    assert verdict.startswith("Which system answers best?")
+    assert "right" in verdict
+    assert "end to end" in verdict
+    assert "documents" not in verdict.split("tiny: ")[1]
+    notes = TableStore(given.config.out).manifest(UTILITY)["config"]["notes"]
+    assert notes[0].startswith("outputs: 11 given")
+    assert "7 missing" in notes[0]
+
+
+def test_documents_of_outputs_are_their_lists(compared: Tiny, no_reader: None) -> None:
+    # what a RAG system logs: the documents that it got and what it answered
+    inputs, records = prepare(compared.config), outputs_of(compared)
+    texts = {row["doc_id"]: row for row in inputs.corpus.select("doc_id", "title", "text").to_dicts()}
+    ranked = inputs.runs.sort("rank").group_by("run_id", "query_id").agg("doc_id")
+    lists = {(run, query): [texts[name] for name in names] for run, query, names in ranked.iter_rows()}
+    for record in records:
+        documents = lists.get((record.get("run_id"), record["query_id"]), [])
+        if "run_id" in record and record["run_id"] in ("good", "bad"):
+            record["documents"] = documents[: record["depth"]]
+    given = with_outputs(compared, records, runs={}, passages=[], annotators=["erag", "contains_answer_kilt"])
+    compare(given)
+    expected = table(compared, LABELS).filter(pl.col("annotator").is_in(["erag", "contains_answer_kilt"]))
+    assert_frame_equal(table(given, LABELS), expected)
+    of_runs = ~pl.col("run_id").is_in(["gold_passages"])
+    assert_frame_equal(table(given, UTILITY).filter(of_runs), table(compared, UTILITY).filter(of_runs))
+
+
+def test_python_scores_outputs(tmp_path: pathlib.Path, no_reader: None) -> None:
+    questions = [
+        {"id": "1", "question": "who?", "answers": ["Ada"]},
+        {"id": "2", "question": "where?", "answers": ["Varn"]},
+    ]
+    outputs = pl.DataFrame(
+        {"query_id": ["1", "2", "1"], "system": ["a", "a", "b"], "output": ["It was Ada.", "no", "B"]}
+    )
+    folders = {name: str(tmp_path / name) for name in ("out", "cache_dir")}
+    scores = er.score(questions=questions, outputs=outputs, progress=False, **folders)
+    assert scores.columns[:5] == ["query_id", "run_id", "depth", "output", "value"]
+    # systems write sentences: match, not exact_match
+    assert scores["score"].unique().to_list() == ["match"]
+    rows = scores.sort("run_id", "query_id").select("query_id", "run_id", "value").rows()
+    assert rows == [("1", "a", 1.0), ("2", "a", 0.0), ("1", "b", 0.0), ("2", "b", None)]
+    with pytest.raises(InputError, match="not a reader"):
+        er.compare(questions=questions, progress=False, **folders)
+
+
+FIRST = {"query_id": "q1", "run": "a", "output": "x"}
+DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
+
+
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        ([FIRST, FIRST], ["outputs.jsonl.gz:2", "query 'q1'", "run 'a'", "repeats", ":1"]),
+        (
+            [{"query_id": "q1", "doc_id": "d1", "output": text} for text in "xy"],
+            [":2", "document 'd1'", "repeats"],
+        ),
+        ([{"query_id": "q1", "run": "a"}], [":1", "no output", "null"]),
+        ([{"run": "a", "output": "x"}], [":1", "query_id is missing"]),
+        ([{"query_id": "q1", "output": "x"}], [":1", "run_id is missing"]),
+        ([{**FIRST, "output": 3}], [":1", "output is 3"]),
+        ([{**FIRST, "depth": 2}], [":1", "depth is 2", "1, 3", "end_to_end_depths"]),
+        ([{**FIRST, "depth": "3"}], [":1", "depth is '3'"]),
+        ([{**FIRST, "num_output_tokens": -1}], [":1", "num_output_tokens is -1"]),
+        ([{**FIRST, "documents": "d1"}], [":1", "documents is 'd1'", "list"]),
+        ([{**FIRST, "documents": ["d1", "d1"]}], [":1", "document 2", "more than once"]),
+        ([{**FIRST, "doc_ids": ["d1", "d2", "d3", "d4"]}], [":1", "4 documents", "cut to 3"]),
+        ([{**FIRST, "run": "good", "documents": ["d1"]}], [":1", "run 'good'", "runs"]),
+        (
+            [{**DOCUMENTS, "depth": 3}, {**FIRST, "depth": 1, "documents": ["d2"]}],
+            [":2", "other documents than at", ":1"],
+        ),
+        ([], ["outputs: there is none in", "outputs.jsonl.gz"]),
+        ([{**FIRST, "query_id": "q77"}], ["outputs", "none is of one of the questions", "'q77'"]),
+        ([DOCUMENTS], ["passages", "d1"]),
+    ],
+)
+def test_what_is_wrong_with_outputs_is_named(
+    tiny: Tiny, records: list[dict[str, Any]], words: list[str]
+) -> None:
+    needs_lists = records == [DOCUMENTS]
+    given = with_outputs(tiny, records, **({"passages": [], "runs": {}} if needs_lists else {}))
+    with pytest.raises(InputError) as caught:
+        prepare(given.config)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_unused_outputs_are_counted(tiny: Tiny) -> None:
+    records = [FIRST, {**FIRST, "query_id": "elsewhere"}, {"query_id": "q1", "doc_id": "d9", "output": "x"}]
+    inputs = prepare(with_outputs(tiny, records).config)
+    assert inputs.given.height == 1
+    notes = "\n".join(inputs.notes)
+    assert "outputs: questions outside the sample, whose outputs are not used: 1 (elsewhere)" in notes
+    assert (
+        "outputs: documents that are in no list of their question, whose outputs are not used: 1 (q1: d9)"
+        in notes
+    )
+
+
+def test_labels_that_ask_for_more_than_outputs_need_a_reader(tiny: Tiny) -> None:
+    from erag_ray.comparison import check_reader
+
+    given = with_outputs(tiny, [FIRST], annotators=["erag", "gold_likelihood"])
+    problems = check_reader(given.config, {})
+    assert len(problems) == 1
+    assert "gold_likelihood asks the reader" in problems[0]
+
+
+def test_a_longer_list_of_a_log_replaces_its_beginning(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "log.jsonl"
+    records = [{**FIRST, "depth": 1, "documents": ["d1"]}, {**FIRST, "depth": 3, "documents": ["d1", "d2"]}]
+    path.write_text("\n".join(map(json.dumps, records)))
+    diagnostics = Diagnostics()
+    loaded = load_outputs([str(path)], [], [1, 3], diagnostics)
+    assert not diagnostics.num_errors
+    assert loaded.entries.select("rank", "doc_id").rows() == [(1, "d1"), (2, "d2")]
+    assert loaded.outputs["depth"].to_list() == [1, 3]
+
+
+def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
+    guide = (pathlib.Path(__file__).parents[1] / "jobs" / "OUTPUTS.md").read_text()
+    code = next(block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "SPANS" in block)
+    documents = {"id": "d1", "content": "Ann built it."}
+    found = {f"retrieval.documents.0.document.{key}": value for key, value in documents.items()}
+    kinds = {"RETRIEVER": found, "LLM": {"llm.token_count.prompt": 9, "llm.token_count.completion": 2}}
+    root = {"input.value": "who built it", "output.value": "Ann"}
+    spans = [{"trace_id": "t", "parent_id": None, "attributes": root}] + [
+        {"trace_id": "t", "parent_id": "1", "attributes": {"openinference.span.kind": kind, **values}}
+        for kind, values in kinds.items()
+    ]
+    spans += [
+        {"trace_id": "other", "parent_id": None, "attributes": {"input.value": "?", "output.value": "x"}}
+    ]
+    files = {"spans.jsonl": spans, "questions.jsonl": [{"id": "q1", "question": "who built it"}]}
+    for name, rows in files.items():
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
+    command = [sys.executable, "-c", code, *(str(tmp_path / name) for name in files), "rag"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    path = tmp_path / "outputs.jsonl"
+    path.write_text(done.stdout)
+    diagnostics = Diagnostics()
+    loaded = load_outputs([str(path)], [], [5], diagnostics)
+    assert not diagnostics.num_errors
+    assert loaded.outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2)]
+    assert loaded.entries.select("run_id", "query_id", "rank", "doc_id", "text").rows() == [
+        ("rag", "q1", 1, "d1", "Ann built it.")
+    ]
+
+
+# --- outputs of other people's systems ---
+
+OPENQA = pathlib.Path(__file__).parent / "data" / "openqa_301"
+# out of 301; computed by other code from the same files
+RIGHT = {
+    "dpr": (138, 146),
+    "fid": (144, 151),
+    "fid_kd": (153, 162),
+    "ance_fid": (145, 151),
+    "rocketqav2_fid": (150, 158),
+    "contriever_fid": (140, 148),
+    "gar_fid": (153, 162),
+    "r2d2": (159, 168),
+    "emdr2": (160, 174),
+    "evigen": (154, 161),
+    "instructgpt_zero_shot": (38, 132),  # one by NFKC
+    "instructgpt_few_shot": (96, 139),
+}
+"""System -> outputs that are right by exact_match and by match."""
+FID = ["fid", "fid_kd", "ance_fid", "rocketqav2_fid", "contriever_fid", "gar_fid"]
+
+
+def files_of(folder: pathlib.Path) -> dict[str, Any]:
+    return {"queries": [str(folder / "questions.jsonl.gz")], "outputs": [str(folder / "outputs.jsonl.gz")]}
+
+
+def compare_given(out: pathlib.Path, **keys: Any) -> er.Result:
+    folders = {"out": str(out / "out"), "cache_dir": str(out / "cache")}
+    assert er.job("compare", progress=False, annotators=["erag"], **folders, **keys) == 0
+    return er.Result(folders["out"])
+
+
+def test_scores_of_twelve_published_systems(tmp_path: pathlib.Path, no_reader: None) -> None:
+    for at, score in enumerate(("exact_match", "match")):
+        result = compare_given(tmp_path / score, score=score, num_resamples=100, **files_of(OPENQA))
+        sums = result.utility.group_by("run_id").agg(
+            pl.col("value").sum(), pl.col("value").count().alias("count")
+        )
+        found = {run: (value, count) for run, value, count in sums.iter_rows()}
+        assert found == {run: (right[at], 301) for run, right in RIGHT.items()}
+
+
+@pytest.mark.long
+def test_published_comparisons_of_six_retrievers(
+    data_folder: pathlib.Path, tmp_path: pathlib.Path, no_reader: None
+) -> None:
+    folder = data_folder / "real_outputs" / "openqa_eval"
+    expected = json.loads((folder / "expected.json").read_text())
+    whole = compare_given(tmp_path / "whole", score="exact_match", **files_of(folder))
+    means = {row["run_id"]: row["mean"] for row in whole.means.filter(annotator="end_to_end").to_dicts()}
+    for system, values in expected["means"].items():
+        assert means[system] == pytest.approx(values["exact_match"], abs=1e-12)
+    lines = gzip.decompress((folder / "outputs.jsonl.gz").read_bytes()).decode().splitlines()
+    six = tmp_path / "six.jsonl"
+    six.write_text("\n".join(line for line in lines if json.loads(line)["system"] in FID))
+    keys = files_of(folder) | {"outputs": [str(six)]}
+    rows = compare_given(tmp_path / "six", score="exact_match", **keys).comparisons
+    found = {frozenset((row["run_a"], row["run_b"])): row for row in rows.to_dicts()}
+    for pair in expected["fid_pairs_exact_match"]:
+        row = found.pop(frozenset((pair["a"], pair["b"])))
+        assert abs(row["difference"]) == pytest.approx(abs(pair["difference"]), abs=1e-12)
+        assert row["p_value"] == pytest.approx(pair["p"], rel=1e-9)
+        assert row["p_adjusted"] == pytest.approx(pair["p_holm"], rel=1e-9)
+    assert not found
+    assert (rows["p_adjusted"] <= 0.05).sum() == 8

@@ -1,0 +1,231 @@
+"""People's verdicts: kappa and alpha against published values, means corrected by them, and wrong files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from tiny import RIGHT, Tiny, compare
+
+import erag_ray as er
+from erag_ray.extras.verdicts.agreement import PEOPLE, PEOPLE_MEANS
+from erag_ray.extras.verdicts.raters import alpha, kappa, pair_counts, verdict_sums, with_interval
+from erag_ray.extras.verdicts.stage import check
+from erag_ray.measures.agreement import resample_weights
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+
+OPENQA = pathlib.Path(__file__).parent / "data" / "openqa_301"
+CLOSE = pytest.approx
+
+
+def test_alpha_of_a_published_example() -> None:
+    # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), A: .095
+    meg, owen = np.array([0, 1, 0, 0, 0, 0, 0, 0, 1, 0]), np.array([1, 1, 1, 0, 0, 1, 0, 0, 0, 0])
+    accepted = (meg + owen).astype(float)
+    sums = verdict_sums(accepted, 2 - accepted)
+    assert alpha(sums.sum(axis=0)) == CLOSE(1 - 19 * 4 / (14 * 6))
+    # an item with one verdict changes nothing
+    alone = verdict_sums(np.array([1.0]), np.array([0.0]))
+    assert alpha(np.concatenate([sums, alone]).sum(axis=0)) == alpha(sums.sum(axis=0))
+
+
+def test_intervals_draw_questions() -> None:
+    generator = np.random.default_rng(7)
+    items, questions = generator.random((60, 2)) < 0.5, np.sort(generator.integers(20, size=60))
+    questions = np.unique(questions, return_inverse=True)[1]
+    weights = resample_weights(int(questions.max()) + 1, 300, 3)
+    value, low, high = with_interval(kappa, pair_counts(items), questions, weights, 0.9)
+    drawn = []
+    for draw in weights:
+        chosen = [
+            item for item, question in zip(items, questions, strict=True) for _ in range(draw[question])
+        ]
+        drawn.append(naive_kappa(np.array(chosen)))
+    assert value == CLOSE(naive_kappa(items))
+    assert (low, high) == CLOSE(tuple(np.quantile(drawn, [0.05, 0.95])))
+
+
+def naive_kappa(items: Any) -> float:
+    agree = np.mean(items[:, 0] == items[:, 1])
+    one, other = items.mean(axis=0)
+    chance = one * other + (1 - one) * (1 - other)
+    return float((agree - chance) / (1 - chance))
+
+
+def compare_items(folder: pathlib.Path, raters: list[int] | None) -> pl.DataFrame:
+    """PEOPLE of the published outputs; raters: those of the annotators (None: the source's final verdicts)."""
+    with gzip.open(OPENQA / "human.jsonl.gz", "rt", encoding="utf-8") as lines:
+        items = list(map(json.loads, lines))
+    number, outputs, verdicts = Counter[str](), [], []
+    for item in items:
+        # each distinct output of a question as that of another system
+        number[item["query_id"]] += 1
+        key = {"query_id": item["query_id"], "run": str(number[item["query_id"]])}
+        outputs.append(key | {"output": item["output"]})
+        if raters is None:
+            verdicts.append(key | {"accepted": item["accepted"]})
+        given = [(at, item["verdicts"][at]) for at in raters or []]
+        verdicts += [key | {"annotator": at, "verdict": one} for at, one in given if one is not None]
+    path = folder / "verdicts.jsonl"
+    path.write_text("\n".join(map(json.dumps, verdicts)))
+    keys = {
+        "num_resamples": 100,
+        "progress": False,
+        "cache_dir": str(folder / "cache"),
+        "annotators": ["erag"],
+    }
+    result = er.compare(
+        questions=[str(OPENQA / "questions.jsonl.gz")],
+        outputs=outputs,
+        verdicts=[str(path)],
+        out=str(folder / "out"),
+        **keys,
+    )
+    return result.people.filter(run_id="")
+
+
+def test_published_agreement_with_people(tmp_path: pathlib.Path, no_reader: None) -> None:
+    rows = {row["rater"]: row for row in compare_items(tmp_path, None).to_dicts()}
+    expected = {
+        "exact_match": 0.3426947331632714,
+        "match": 0.5069180434938259,
+        "token_f1": 0.4527062684860991,
+    }
+    assert {rater: row["value"] for rater, row in rows.items()} == CLOSE(expected, abs=1e-10)
+    assert {row["num_items"] for row in rows.values()} == {1490}
+    match = rows["match"]
+    counts = [match[f"num_{name}"] for name in ("both", "only_rater", "only_people", "neither")]
+    assert sum(counts) == 1490
+    assert (counts[0] + counts[1], counts[0] + counts[2]) == (497, 816)
+    assert match["low"] < match["value"] < match["high"]
+    verdict = er.Result(str(tmp_path / "out")).verdict
+    assert "match agrees with people at .507 [" in verdict
+    assert "(Cohen's kappa, 1,490 outputs)" in " ".join(verdict.split())
+
+
+def test_published_agreement_among_people(tmp_path: pathlib.Path, no_reader: None) -> None:
+    two = compare_items(tmp_path, [0, 1]).filter(rater="people").to_dicts()[0]
+    assert (two["statistic"], two["num_items"]) == ("kappa", 1483)
+    assert two["value"] == CLOSE(0.7347191886315956, abs=1e-10)
+    three = compare_items(tmp_path, [0, 1, 2]).filter(rater="people").to_dicts()[0]
+    assert three["statistic"] == "alpha"
+    assert three["low"] < three["value"] < three["high"]
+
+
+def judged(tiny: Tiny, records: list[dict[str, Any]], **changes: Any) -> Tiny:
+    path = tiny.folder / "verdicts.jsonl"
+    path.write_text("\n".join(map(json.dumps, records)))
+    return tiny.with_config(verdicts=[str(path)], **changes)
+
+
+def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) -> None:
+    # people find right what is right, but for one output; and every document of two
+    runs = ("good", "bad")
+    records = [
+        {
+            "query_id": name,
+            "run": run,
+            "depth": 3,
+            "verdict": (name in RIGHT[run, 3]) != (run == "bad" and name == "q1"),
+        }
+        for run in runs
+        for name in ("q1", "q2", "q3", "q4", "q5")
+    ]
+    records += [{"query_id": "q1", "doc_id": name, "verdict": 1} for name in ("d1", "d2")]
+    records += [
+        {"query_id": "q1", "doc_id": "d77", "verdict": 1},
+        {"query_id": "q1", "run": "third", "verdict": 1},
+    ]
+    tiny = judged(compared, records)
+    compare(tiny)
+    store = TableStore(tiny.config.out)
+    rows = store.read(PEOPLE)
+    of_outputs = rows.filter(about="outputs", rater="exact_match", run_id="").to_dicts()[0]
+    counts = [of_outputs[f"num_{name}"] for name in ("both", "only_rater", "only_people", "neither")]
+    assert counts == [5, 0, 1, 4]
+    assert of_outputs["value"] == CLOSE(naive_kappa(np.array([[1, 1]] * 5 + [[0, 1]] + [[0, 0]] * 4)))
+    assert not rows.filter(rater="people").height
+    erag = rows.filter(about="documents", rater="erag").to_dicts()
+    assert [row["run_id"] for row in erag] == [""]
+    assert (erag[0]["num_items"], erag[0]["num_both"], erag[0]["num_only_people"]) == (2, 1, 1)
+    assert erag[0]["value"] == 0.0
+    notes = store.manifest(PEOPLE)["config"]["notes"]
+    assert notes == ["verdicts: 2 of 14 are on outputs or documents that the job does not have, and not used"]
+    means = {(row["run_id"], row["depth"]): row for row in store.read(PEOPLE_MEANS).to_dicts()}
+    assert {*means} == {("good", 3), ("bad", 3)}
+    # too few verdicts for a prediction: the sum of those that there are, by their share
+    assert means["bad", 3]["judged"] == CLOSE(2 / 5)
+    assert means["bad", 3]["corrected"] == CLOSE(2 / 5)
+    text = pathlib.Path(tiny.config.out, "report.md").read_text()
+    assert "exact\\_match agrees with people at .800" in text
+
+
+def test_verdicts_that_are_all_the_same_have_a_reason(compared: Tiny, no_reader: None) -> None:
+    records = [{"query_id": "q2", "run": run, "verdict": True} for run in ("good", "bad")]
+    tiny = judged(compared, records)
+    compare(tiny)
+    row = (
+        TableStore(tiny.config.out)
+        .read(PEOPLE)
+        .filter(about="outputs", rater="exact_match", run_id="")
+        .to_dicts()[0]
+    )
+    assert (row["value"], row["reason"]) == (None, "all verdicts are the same")
+
+
+def test_corrected_means_are_those_of_people() -> None:
+    from types import SimpleNamespace
+
+    from erag_ray.extras.verdicts.agreement import _corrected
+
+    generator = np.random.default_rng(1)
+    people = (generator.random(2000) < 0.7).astype(float)
+    score = np.where(generator.random(2000) < 0.7, people, 0.0)
+    names = {"dataset": "d", "reader": "r", "score": "match", "run_id": "a", "depth": 0}
+    settings = SimpleNamespace(settings=SimpleNamespace(num_resamples=200, seed=0, confidence=0.95))
+    corrected, inside = [], 0
+    for _ in range(40):
+        is_judged = generator.random(2000) < 0.2
+        verdict = [
+            one if seen else None for one, seen in zip(people.tolist(), is_judged.tolist(), strict=True)
+        ]
+        rows = pl.DataFrame({"value": score, "verdict": verdict}, schema_overrides={"verdict": pl.Float64})
+        row = _corrected(settings, names, rows).to_dicts()[0]  # type: ignore[arg-type]
+        corrected.append(row["corrected"])
+        inside += row["low"] <= people.mean() <= row["high"]
+    assert score.mean() < 0.55
+    assert np.mean(corrected) == CLOSE(people.mean(), abs=0.01)
+    assert inside >= 34
+
+
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        ([], ["verdicts: there is none in", "verdicts.jsonl"]),
+        ([{"query_id": "q1", "run": "a", "verdict": "yes"}], [":1", "verdict is 'yes'", "true, false"]),
+        ([{"query_id": "q1", "run": "a"}], [":1", "verdict is missing"]),
+        ([{"query_id": "q1", "run": "a", "verdict": None}], [":1", "verdict is None"]),
+        ([{"query_id": "q1", "verdict": 1}], [":1", "run_id is missing"]),
+        ([{"run": "a", "verdict": 1}], [":1", "query_id is missing"]),
+        ([{"query_id": "q1", "run": "a", "verdict": 1, "depth": -1}], [":1", "depth is -1"]),
+        (
+            [{"query_id": "q1", "run": "a", "verdict": 1}] * 2,
+            [":2", "repeats the verdict at", "name each annotator"],
+        ),
+        ([{"query_id": "q1", "run": "a", "verdict": 1, "annotator": "A"}] * 2, [":2", "by 'A'"]),
+    ],
+)
+def test_what_is_wrong_with_verdicts_is_named(
+    tiny: Tiny, records: list[dict[str, Any]], words: list[str]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check(judged(tiny, records).config)
+    for word in words:
+        assert word in str(caught.value)
