@@ -14,7 +14,7 @@ from erag_ray.analyses.parts.formats import with_interval
 from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Value
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
 from erag_ray.analyses.settings import Floats, Settings
-from erag_ray.measures.agreement import TIE_DIGITS, paired_differences, paired_test
+from erag_ray.measures.agreement import TIE_DIGITS, Clusters, by_cluster, paired_differences, paired_test
 from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import table_schema
 
@@ -42,21 +42,23 @@ def best_depths(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
         for run, utilities in runs.items():
             level = (1 - settings.confidence) / (len(runs) * max(1, len(utilities) - 1))
             sign = score_sign(str(run[1]))
-            rows.append((columns.dataset, *run, *_best_depth(utilities, sign, level)))
+            rows.append((columns.dataset, *run, *_best_depth(utilities, sign, level, columns.draws.clusters)))
     return table_of(rows, BEST_DEPTHS)
 
 
-def _best_depth(utilities: Mapping[int, Floats], sign: int, level: float) -> Row:
+def _best_depth(utilities: Mapping[int, Floats], sign: int, level: float, clusters: Clusters | None) -> Row:
     """Best depth, deepest depth, difference with its interval, number of queries; by depth -> [num_queries]."""
     depths = sorted(utilities, reverse=not sign)
     table = np.stack([utilities[depth] for depth in depths])
-    table = table[:, ~np.isnan(table).any(axis=0)]
-    if not table.size:
+    is_judged = ~np.isnan(table).any(axis=0)
+    if not is_judged.any():
         return (depths[0], max(depths), None, None, None, 0)
-    best = int(np.argmax(np.round(sign * table.mean(axis=1), TIE_DIGITS)))
-    test = paired_test(paired_differences(table[best], table[depths.index(max(depths))]))
+    best = int(np.argmax(np.round(sign * table[:, is_judged].mean(axis=1), TIE_DIGITS)))
+    differences = paired_differences(table[best], table[depths.index(max(depths))])
+    differences[~is_judged] = np.nan
+    test = paired_test(by_cluster(differences, clusters))
     interval = test.interval(level) if test.count > 1 else (None, None)
-    return (depths[best], max(depths), test.mean, *interval, test.count)
+    return (depths[best], max(depths), test.mean, *interval, int(is_judged.sum()))
 
 
 def show(view: View) -> Iterator[Part]:

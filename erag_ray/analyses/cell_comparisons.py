@@ -19,7 +19,7 @@ from erag_ray.analyses.paired import NOT_JUDGED, TEST_FIELDS, pair_name
 from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
 from erag_ray.analyses.settings import Floats, Settings
-from erag_ray.measures.agreement import wilson_interval
+from erag_ray.measures.agreement import Clusters, share_of
 from erag_ray.store.schemas import QUERIES, conform, table_schema
 
 CELL_COMPARISONS = table_schema(
@@ -117,17 +117,19 @@ def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
         for dataset in datasets
         for name, runs in by_run(of_measure(dataset, "alone"))
         for a, b in itertools.combinations(sorted(runs), 2)
-        for figures in _complement(runs[a], runs[b], settings.confidence)
+        for figures in _complement(runs[a], runs[b], settings.confidence, dataset.draws.clusters)
     ]
     return table_of(rows, COMPLEMENTS)
 
 
-def _complement(a: Floats, b: Floats, confidence: float) -> Iterator[tuple[object, ...]]:
+def _complement(
+    a: Floats, b: Floats, confidence: float, clusters: Clusters | None
+) -> Iterator[tuple[object, ...]]:
     """Quantity, share, low, high and counts, of two columns [num_queries] of 0, 1 and NaN."""
     known = ~np.isnan(a + b)
-    in_a, in_b, count = a[known] == 1, b[known] == 1, int(known.sum())
+    in_a, in_b, count = a == 1, b == 1, int(known.sum())
     events = (in_a, in_b, in_a & ~in_b, in_b & ~in_a, in_a | in_b)
-    shares = [wilson_interval(int(event.sum()), count, confidence) for event in events]
+    shares = [share_of(np.where(known, event, np.nan), confidence, clusters) for event in events]
     # what A or B has beyond the better one is what the worse one alone has
     ends = zip(shares[2], shares[3], strict=True)
     gain = [None if one is None or other is None else min(one, other) for one, other in ends]

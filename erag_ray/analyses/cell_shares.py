@@ -19,7 +19,7 @@ from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import slices_of, with_slices
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import SUFFICES
-from erag_ray.measures.agreement import wilson_interval
+from erag_ray.measures.agreement import Clusters, share_of, wilson_interval
 from erag_ray.store.schemas import QUERIES, SLICES, STRING, table_schema
 
 CELL_SHARES = table_schema(
@@ -67,19 +67,24 @@ def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
         for whole in datasets
         for slice, value, dataset in [("", "", whole), *with_slices(whole, slices)]
         for name, column in of_measure(dataset, "cell")
-        for figures in _shares(column, settings.confidence)
+        for figures in _shares(column, settings.confidence, dataset.draws.clusters)
     ]
     return table_of(rows, CELL_SHARES)
 
 
-def _shares(column: Floats, confidence: float) -> Iterator[Mapping[str, object]]:
+def _shares(column: Floats, confidence: float, clusters: Clusters | None) -> Iterator[Mapping[str, object]]:
     """Yield each cell or rate, its share with the interval, and the counts behind it."""
     known = column[~np.isnan(column)].astype(np.int64)
     counts = dict(zip(CELL_NAMES, np.bincount(known, minlength=len(CELL_NAMES)).tolist(), strict=True))
     every = {name: ((name,), CELL_NAMES) for name in CELL_NAMES}
     for name, (event, among) in {**every, **RATES}.items():
         positive, count = sum(counts[cell] for cell in event), sum(counts[cell] for cell in among)
-        share, low, high = wilson_interval(positive, count, confidence)
+        if clusters is None:
+            share, low, high = wilson_interval(positive, count, confidence)
+        else:
+            places, counting = ([CELL_NAMES.index(cell) for cell in cells] for cells in (event, among))
+            events = np.where(np.isin(column, counting), np.isin(column, places), np.nan)
+            share, low, high = share_of(events, confidence, clusters)
         figures = {"cell": name, "share": share, "low": low, "high": high, "num_positive": positive}
         yield {**figures, "num_queries": count, "num_dropped": len(column) - len(known)}
 

@@ -12,7 +12,13 @@ import polars as pl
 
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
-from erag_ray.measures.agreement import PoweredValues, permutations, permutations_among, resample_weights
+from erag_ray.measures.agreement import (
+    Clusters,
+    PoweredValues,
+    permutations,
+    permutations_among,
+    resample_weights,
+)
 from erag_ray.store.schemas import TableSchema, conform, table_schema
 
 DIGITS = 12
@@ -27,12 +33,14 @@ NamedColumn = tuple[Mapping[str, object], Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
-    """The bootstrap's draws of some queries, and the orders that permutations put them in."""
+    """The bootstrap's draws of some queries, the orders that permutations put them in, and what these move."""
 
     weights: npt.NDArray[np.int16]
     """[num_resamples, num_queries]."""
     orders: npt.NDArray[np.int32]
     """[num_permutations, num_queries]."""
+    clusters: Clusters | None = None
+    """None: each query by itself."""
     _last: dict[bytes, Draws] = field(default_factory=dict)
 
     def among(self, is_selected: npt.NDArray[np.bool_]) -> Draws:
@@ -42,8 +50,11 @@ class Draws:
         key = is_selected.tobytes()
         if key not in self._last:
             self._last.clear()
+            has_clusters = self.clusters is not None
             self._last[key] = Draws(
-                weights=self.weights.T[is_selected].T, orders=permutations_among(self.orders, is_selected)
+                weights=self.weights.T[is_selected].T,
+                orders=permutations_among(self.orders, is_selected, has_clusters=has_clusters),
+                clusters=None if self.clusters is None else self.clusters[is_selected],
             )
         return self._last[key]
 
@@ -105,6 +116,7 @@ def by_dataset(
     as_values = used.with_columns(
         annotator=pl.lit(END_TO_END), measure=pl.col("score"), cutoff=pl.col("depth"), ideal=pl.lit(ANY)
     )
+    queries = in_clusters(queries, settings.clusters)
     ids = {str(name): part for (name,), part in queries.partition_by("dataset", as_dict=True).items()}
     columns: dict[str, list[NamedColumn]] = {name: [] for name in sorted(ids)}
     for table in itertools.chain(values, [as_values]):
@@ -115,13 +127,38 @@ def by_dataset(
             dataset=name,
             query_ids=ids[name]["query_id"],
             columns=dataset_columns,
-            draws=Draws(
-                weights=resample_weights(ids[name].height, settings.num_resamples, settings.seed),
-                orders=permutations(ids[name].height, settings.num_permutations, settings.seed),
-            ),
+            draws=_draws(ids[name], settings),
         )
         for name, dataset_columns in columns.items()
     ]
+
+
+def in_clusters(queries: pl.DataFrame, clusters: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the queries by dataset and cluster, the largest cluster first, with the column cluster, a number.
+
+    ``clusters`` is CLUSTERS; None: the queries as they are.
+    """
+    if clusters is None:
+        return queries
+    joined = queries.join(clusters, on="query_id", how="left", maintain_order="left").with_row_index("row")
+    # a query without a value is a cluster of its own
+    key = ["dataset", "cluster", pl.when(pl.col("cluster").is_null()).then("query_id").alias("by_itself")]
+    first = joined.with_columns(size=pl.len().over(key), first=pl.col("row").min().over(key))
+    ordered = first.sort("dataset", "size", "first", "row", descending=[False, True, False, False])
+    numbered = ordered.with_columns(cluster=pl.col("first").rle_id().cast(pl.Int64))
+    return numbered.drop("row", "size", "first")
+
+
+def _draws(queries: pl.DataFrame, settings: Settings) -> Draws:
+    """Return the draws of the queries of one dataset."""
+    count, seed, numbers = queries.height, settings.seed, None
+    if "cluster" in queries.columns and queries["cluster"].n_unique() < count:
+        numbers = queries["cluster"].to_numpy() - queries["cluster"][0]
+    return Draws(
+        weights=resample_weights(count, settings.num_resamples, seed, numbers),
+        orders=permutations(count, settings.num_permutations, seed, numbers),
+        clusters=numbers,
+    )
 
 
 def _columns(values: pl.DataFrame, queries: pl.DataFrame) -> Iterator[tuple[str, NamedColumn]]:

@@ -96,7 +96,7 @@ class Evaluation:
 
     def __init__(self, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
         self.config, self.inputs, self.tables = config, inputs, tables
-        self.settings: Settings = settings_of(config)
+        self.settings: Settings = settings_of(config, inputs.clusters if inputs.clusters.height else None)
         self._known: dict[Callable[..., Any], Any] = {}
 
     def once(self, make: Callable[[Evaluation], T]) -> T:

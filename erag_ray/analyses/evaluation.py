@@ -17,7 +17,7 @@ from erag_ray.inputs.dependencies import SAMPLE_KEYS, end_to_end_settings, label
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.inputs.settings import check_evaluation, scores_of
 from erag_ray.store.folder import as_frame
-from erag_ray.store.schemas import LABELS, UTILITY, TableSchema
+from erag_ray.store.schemas import CLUSTERS, LABELS, UTILITY, TableSchema
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure, stale
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -85,11 +85,12 @@ def _stage(analysis: Analysis, evaluation: Evaluation, at: StageProgress) -> Sta
     }
     names = list(settings.statistics) if "statistics" in analysis.settings else []
     more = dict(analysis.more_settings(config))
+    resampled = [CLUSTERS] if config.clusters and "confidence" in analysis.settings else []
     return Stage(
         name=analysis.schema.name,
         tables=[analysis.schema],
         settings={key: getattr(settings, key) for key in analysis.settings} | more,
-        sources=digests(evaluation.tables, [*analysis.sources, *analysis.more_sources(config)]),
+        sources=digests(evaluation.tables, [*analysis.sources, *analysis.more_sources(config), *resampled]),
         names=[*names, *(name for key in analysis.code for name in lists[key])],
         make=functools.partial(_make, analysis, evaluation, at),
     )

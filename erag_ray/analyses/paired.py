@@ -20,6 +20,7 @@ from erag_ray.measures.agreement import (
     TIE_DIGITS,
     AdjustedTest,
     Family,
+    by_cluster,
     detectable_difference,
     effect_size,
     paired_differences,
@@ -72,8 +73,9 @@ def compare_runs(
                     if estimates is not runs:
                         # each of the two was rounded, so equal ones may differ in the last digit
                         differences = np.round(paired_differences(estimates[a], estimates[b]), TIE_DIGITS - 1)
-                    test = family.add(differences, tuple(part.values()))
-                    row["detectable"] = detectable_difference(differences[~np.isnan(differences)], alpha)
+                    clusters = dataset.draws.clusters
+                    test = family.add(differences, tuple(part.values()), clusters)
+                    row["detectable"] = detectable_difference(by_cluster(differences, clusters), alpha)
                 pairs.append(_Pair({**names, "run_a": a, "run_b": b, **row}, family, test))
     adjusted = {family: family.adjusted(alpha) for family in families.values()}
     rows = [
@@ -127,7 +129,7 @@ def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[s
         "low_adjusted": low_adjusted,
         "high_adjusted": high_adjusted,
         "p_adjusted": adjusted.p_adjusted,
-        # where an auxiliary label predicts the rest, the queries to be judged grow in proportion
+        # the queries to be judged grow in proportion, where an auxiliary label predicts the rest, and with clusters
         "num_needed": needed and round_up(needed * row["num_queries"] / test.count),
         "reason": NO_VARIATION if row["effect_size"] is None else None,
     }

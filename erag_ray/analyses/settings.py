@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from erag_ray.config.job import JobConfig
 
@@ -42,6 +43,7 @@ class Settings:
         slices: paths in the records of questions, and `config.job.KNOWN`.
         ideals: which of `IDEALS` measures use; those without an ideal are computed in any case.
         auxiliary: the annotator whose labels predict what the reader was not asked (None: nothing is predicted).
+        clusters: CLUSTERS: intervals and tests draw, flip and permute these (None: each query by itself).
     """
 
     depths: Sequence[int]
@@ -56,6 +58,7 @@ class Settings:
     slices: Sequence[str] = ()
     ideals: Sequence[str] = IDEALS
     auxiliary: str | None = None
+    clusters: pl.DataFrame | None = None
 
     def cutoffs_at(self, depth: int) -> list[int]:
         """The cut-offs of lists of a depth, ascending."""
@@ -67,8 +70,8 @@ def depths_of(end_to_end: Iterable[int], depth: int) -> list[int]:
     return sorted({*end_to_end, depth})
 
 
-def settings_of(config: JobConfig) -> Settings:
-    """Return the part of a config that analyses need."""
+def settings_of(config: JobConfig, clusters: pl.DataFrame | None = None) -> Settings:
+    """Return the part of a config that analyses need, with the job's CLUSTERS."""
     return Settings(
         depths=depths_of(config.depths, config.depth),
         measures=config.measures,
@@ -82,4 +85,5 @@ def settings_of(config: JobConfig) -> Settings:
         slices=tuple(dict.fromkeys(config.slices)),
         ideals=(OWN_LIST,) if len(config.searched_corpora) > 1 else IDEALS,
         auxiliary=config.auxiliary,
+        clusters=clusters,
     )

@@ -42,6 +42,8 @@ MIN_READER_QUERIES = 30
 NEEDS_EXTENSION = "extension"
 """Metadata of a key that asks for the extension of its name (`extensions`)."""
 KNOWN = "known"
+PAGE = "page"
+"""The clusters of questions with the same first gold page."""
 """The slice by whether the reader answers a question without passages."""
 
 
@@ -160,6 +162,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Also by slices of the questions: paths in their records, whose dots go down as those of where (meta.hops), and
     known (whether the reader answers without passages). Means, cells and comparisons are given for every value; a
     record without the path, or with null or a blank there, has the value (none). At most 50 values a path."""
+
+    clusters: Text | None = None
+    """Questions that belong together, such as those about one page or of one dialogue: the path of what they share in
+    their records (meta.page), or page (their first gold page). Intervals, tests and needed questions are then those of
+    whole clusters; a question without a value is by itself (null: each is)."""
 
     statistics: list[Text] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""

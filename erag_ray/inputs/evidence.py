@@ -30,6 +30,8 @@ class Inputs:
     slices: pl.DataFrame
     facts: pl.DataFrame
     """FACTS; empty where no annotator uses them."""
+    clusters: pl.DataFrame
+    """CLUSTERS; empty where each question is by itself."""
     datasets: Mapping[str, Dataset]
     notes: Sequence[str]
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from erag_ray.annotators import uses
-from erag_ray.config.job import KNOWN, JobConfig
+from erag_ray.config.job import KNOWN, PAGE, JobConfig
+from erag_ray.data.datasets.paths import NO_VALUE
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -21,11 +22,13 @@ from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.evidence import Inputs, applicability_notes
 from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import (
+    check_clusters,
     check_evaluation,
     check_facts,
     check_reader_names,
     check_runs,
     check_writable,
+    cluster_notes,
     evaluation_notes,
     fact_notes,
     scores_of,
@@ -33,6 +36,7 @@ from erag_ray.inputs.settings import (
 from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold, used_outputs
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.schemas import (
+    CLUSTERS,
     CORPUS,
     FACTS,
     GIVEN,
@@ -156,6 +160,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         retrieval_seconds=seconds_of(needed),
         slices=loaded.slices,
         facts=loaded.facts,
+        clusters=pl.DataFrame(CLUSTERS.empty()),
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
     )
@@ -212,6 +217,7 @@ def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
             qrels=config.qrels,
             filters=config.filters,
             slices=_paths(config),
+            clusters=None if config.clusters == PAGE else config.clusters,
         )
 
 
@@ -288,16 +294,28 @@ def _sealed(config: JobConfig) -> Inputs:
     with stage_progress("loading sealed inputs", show=config.progress):
         settings = store.manifest(QUERIES)["config"]
         frames = {schema.name: store.read(schema) for schema in INPUT_TABLES}
-    empty = {schema.name: pl.DataFrame(schema.empty()) for schema in (SLICES, FACTS)}
+    empty = {schema.name: pl.DataFrame(schema.empty()) for schema in (SLICES, FACTS, CLUSTERS)}
     datasets = {name: Dataset(**fields) for name, fields in settings["datasets"].items()}
     return Inputs(**frames, **empty, datasets=datasets, notes=settings["notes"])
 
 
-def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
-    """Add what is not sealed with the inputs: slices, facts if an annotator uses them, and notes on this job.
+def _clusters(config: JobConfig, inputs: Inputs, slices: pl.DataFrame) -> pl.DataFrame:
+    """Return CLUSTERS of all questions; ``slices`` has the values at their path."""
+    if config.clusters == PAGE:
+        pages = inputs.corpus.select("doc_id", page="page_id")
+        gold = inputs.provenance.join(pages, on="doc_id", how="left", maintain_order="left")
+        page = pl.coalesce("page_id", "page").drop_nulls().first()
+        named = gold.group_by("query_id", maintain_order=True).agg(cluster=page)
+    else:
+        value = pl.when(pl.col("value") != NO_VALUE).then("value")
+        named = slices.filter(slice=config.clusters).select("query_id", cluster=value)
+    return inputs.queries.select("query_id").join(named, on="query_id", how="left", maintain_order="left")
 
-    SLICES and FACTS are sealed separately, so that new ones leave the other inputs unchanged; question files are read
-    again then.
+
+def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
+    """Add what is not sealed with the inputs: slices, clusters, facts if an annotator uses them, and notes on this job.
+
+    They are sealed separately, so that new ones leave the other inputs unchanged; question files are read again then.
 
     Raises:
         InputError: no question has a slice's path, or facts; or these cannot be labelled in this job.
@@ -306,10 +324,17 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
 
     def sealed(schema: TableSchema, settings: Mapping[str, object], files: Sequence[str]) -> pl.DataFrame:
         def make(append: Append) -> Mapping[str, object]:
-            is_needed = not is_loaded and (schema is FACTS or _paths(config))
+            is_needed = not is_loaded and (schema is not SLICES or _paths(config))
             tables = _queries(config, diagnostics) if is_needed else inputs
+            frames = {
+                FACTS: tables.facts,
+                SLICES: tables.slices.filter(pl.col("slice").is_in(_paths(config))),
+            }
+            if schema is CLUSTERS:
+                frames[schema] = _clusters(config, inputs, tables.slices)
+                check_clusters(str(config.clusters), queries, frames[schema], diagnostics)
             diagnostics.raise_errors()
-            append(schema, getattr(tables, schema.name).join(queries, on="query_id", how="semi"))
+            append(schema, frames[schema].join(queries, on="query_id", how="semi"))
             return {}
 
         sources, stamps = digests(store, [QUERIES]), {path: file_stamp(path) for path in files}
@@ -321,13 +346,18 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
         return store.read(schema)
 
     slices, facts = sealed(SLICES, {"slices": _paths(config)}, ()), pl.DataFrame(FACTS.empty())
-    notes = [*inputs.notes]
+    clusters, notes = pl.DataFrame(CLUSTERS.empty()), [*inputs.notes]
+    if config.clusters is None:
+        store.folder.delete_folder(CLUSTERS.name)
+    else:
+        clusters = sealed(CLUSTERS, {"clusters": config.clusters}, ())
+        notes += cluster_notes(config.clusters, queries, clusters)
     if uses(config.annotators, "facts"):
         facts = sealed(FACTS, {}, config.queries)
         check_facts(config, queries, facts, diagnostics)
         notes += fact_notes(queries, facts)
     diagnostics.raise_errors()
-    inputs = dataclasses.replace(inputs, slices=slices, facts=facts)
+    inputs = dataclasses.replace(inputs, slices=slices, facts=facts, clusters=clusters)
     notes += evaluation_notes(config)
     notes += applicability_notes(config, inputs)
     notes += sample_notes(config, queries, inputs.runs)

@@ -130,6 +130,8 @@ LIST_TOKENS = table_schema("list_tokens", "reader* run_id* query_id* depth* num_
 """Length of the prompt with each list of UTILITY, including the reference runs."""
 # values of questions at a path of their records, or other properties, to report them separately
 SLICES = table_schema("slices", "query_id* slice* value", value=STRING)
+CLUSTERS = table_schema("clusters", "query_id* cluster?", cluster=STRING)
+"""Questions with one value belong together, such as those about one page; null: the question is by itself."""
 # gold answers of a question that each say another thing, with their accepted forms
 FACTS = table_schema("facts", "query_id* fact* answers")
 # score of the reader's output with a single document, for one fact

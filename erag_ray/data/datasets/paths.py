@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,15 +71,16 @@ class Filters:
 
 @dataclass(kw_only=True)
 class SlicePaths:
-    """Paths whose values assign questions to slices.
+    """Paths whose values assign questions to slices, or to clusters.
 
     Attributes:
+        paths: each with the config key that names it.
         is_found: the paths that at least one record has.
         rows: of SLICES: query_id, path and the record's value as text, `NO_VALUE` if it is missing, null or blank.
     """
 
     diagnostics: Diagnostics
-    paths: Sequence[str] = ()
+    paths: Mapping[str, str] = field(default_factory=dict)
     is_found: set[str] = field(default_factory=set)
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -93,11 +94,11 @@ class SlicePaths:
 
     def check(self) -> None:
         """Record an error for each path that no record has, or that has too many values to group questions."""
-        for path in self.paths if self.rows else ():
+        for path, key in self.paths.items() if self.rows else ():
             count = len({value for _, one, value in self.rows if one == path})
             if path not in self.is_found:
-                self.diagnostics.error("config key slices", f"slices: {path}: no record has {path}")
-            elif count > MAX_SLICE_VALUES:
+                self.diagnostics.error(f"config key {key}", f"{key}: {path}: no record has {path}")
+            elif key == "slices" and count > MAX_SLICE_VALUES:
                 text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
                 self.diagnostics.error("config key slices", f"{text}. Name another path")
 

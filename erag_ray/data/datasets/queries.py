@@ -85,6 +85,7 @@ def load_queries(
     qrels: Paths = (),
     filters: Iterable[str] = (),
     slices: Iterable[str] = (),
+    clusters: str | None = None,
     is_scored: bool = True,
 ) -> LoadedQueries:
     """Load questions of KILT, BEIR or the plain format (see `files.records`), or from the JSON of SQuAD or KLUE-MRC.
@@ -105,19 +106,23 @@ def load_queries(
             of questions whose record lists none. BEIR's questions without a line in the qrels are dropped.
         filters: conditions on the records, ``path=value`` or ``dataset:path=value``; other records are ignored.
         slices: paths in the records, as in ``filters``, with at most `paths.MAX_SLICE_VALUES` values each.
+        clusters: path in the records, which gets rows in ``slices`` too, with any number of values.
         is_scored: whether outputs will be scored, so that notes on the score are true.
 
     Raises:
         InputError: ``format`` is unknown, or user code raised. Bad input does not raise: it goes to ``diagnostics``.
     """
     files, num_before = listed(paths), diagnostics.num_errors
+    paths_of_clusters = {clusters: "clusters"} if clusters else {}
     loading = _Loading(
         diagnostics=diagnostics,
         formats=QUERY_FORMATS if format == "auto" else {format: _format_named(format)},
         dataset=dataset,
         qrels=read_qrels(listed(qrels), diagnostics),
         filters=parse_filters(filters, diagnostics),
-        slices=SlicePaths(diagnostics=diagnostics, paths=tuple(dict.fromkeys(slices))),
+        slices=SlicePaths(
+            diagnostics=diagnostics, paths={**paths_of_clusters, **dict.fromkeys(slices, "slices")}
+        ),
         rule=ScoreRule(for_all=score, language=_checked_language(language, diagnostics), is_chat=is_chat),
         is_scored=is_scored,
     )

@@ -11,7 +11,7 @@ from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_u
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.extras.credit.lists import document_keys, mixed
 from erag_ray.extras.credit.schemas import ORDER_EFFECTS
-from erag_ray.measures.agreement import Family, paired_differences, wilson_interval
+from erag_ray.measures.agreement import Family, paired_differences, share_of
 
 TOO_FEW = "fewer than 2 questions are judged both ways"
 NEVER_CHANGES = "no question's score changes"
@@ -79,7 +79,7 @@ def order_effects(
 def _rows(dataset: DatasetColumns, settings: Settings) -> Iterator[tuple[object, ...]]:
     changed, unchanged = measured_and_used(dataset.of_runs)
     as_is = {_list_of(name): column for name, column in unchanged}
-    alpha = 1 - settings.confidence
+    alpha, clusters = 1 - settings.confidence, dataset.draws.clusters
     families: dict[tuple[object, ...], Family] = {}
     rows = []
     for name, column in changed:
@@ -87,16 +87,18 @@ def _rows(dataset: DatasetColumns, settings: Settings) -> Iterator[tuple[object,
         judged = differences[~np.isnan(differences)]
         reason = TOO_FEW if len(judged) < 2 else None if judged.any() else NEVER_CHANGES
         key = (name["reader"], name["score"])
-        index = None if reason else families.setdefault(key, Family()).add(differences)
-        rows.append((name, judged, len(differences) - len(judged), reason, key, index))
+        index = None if reason else families.setdefault(key, Family()).add(differences, clusters=clusters)
+        share = share_of(
+            np.where(np.isnan(differences), np.nan, differences != 0), settings.confidence, clusters
+        )
+        rows.append((name, judged, share, len(differences) - len(judged), reason, key, index))
     tests = {key: family.adjusted(alpha) for key, family in families.items()}
-    for name, judged, num_dropped, reason, key, index in rows:
+    for name, judged, share, num_dropped, reason, key, index in rows:
         figures: tuple[float | None, ...] = (float(judged.mean()) if len(judged) else None, *[None] * 6)
         if index is not None:
             test, level = tests[key][index].test, tests[key][index].level
             plain = (*test.interval(alpha), test.p_value)
             figures = (test.mean, *plain, *test.interval(level), tests[key][index].p_adjusted)
-        share = wilson_interval(int((judged != 0).sum()), len(judged), settings.confidence)
         yield (*_list_of(name), name["measure"], *figures, *share, len(judged), num_dropped, reason)
 
 

@@ -56,15 +56,16 @@ class Decision(Bounds):
     verdict: Verdict
 
 
-def bounds(values: Floats, rule: Rule, estimates: Floats | None = None) -> Bounds:
+def bounds(values: Floats, rule: Rule, tested: Floats | None = None) -> Bounds:
     """Return the mean of paired differences with its bounds.
 
     Args:
         values: [num_questions] from `paired_differences`, without NaN, at least one.
         rule: margin and confidence.
-        estimates: of the differences of all questions, where the values are those of a sample (None: they are all).
+        tested: estimates of all questions, where the values are those of a sample, or the differences of clusters
+            (None: the values themselves).
     """
-    column = values if estimates is None else estimates
+    column = values if tested is None else tested
     # the ends of a 90 % interval are one-sided bounds of 95 %
     low, high = paired_test(column).interval(2 * (1 - rule.confidence))
     is_enough = len(values) >= MIN_QUESTIONS
@@ -79,7 +80,7 @@ def bounds(values: Floats, rule: Rule, estimates: Floats | None = None) -> Bound
     )
 
 
-def _needed(values: Floats, estimates: Floats, rule: Rule) -> int | None:
+def _needed(values: Floats, tested: Floats, rule: Rule) -> int | None:
     """Return the number of questions that detects the distance of the mean from -margin, one-sided.
 
     Of a sample, it is the number to be answered, of as many more questions in all.
@@ -87,19 +88,19 @@ def _needed(values: Floats, estimates: Floats, rule: Rule) -> int | None:
     To pass where none differs so far, it is the number that shows by itself that the share of losses is below the
     margin.
     """
-    distance = round(float(estimates.mean()) + rule.margin, TIE_DIGITS)
+    distance = round(float(tested.mean()) + rule.margin, TIE_DIGITS)
     if not distance:
         return None
     least = 0.0
-    if not estimates.any():
-        least = math.log(1 - rule.confidence) / math.log1p(-rule.margin)
-    detectable = detectable_difference(estimates, 2 * (1 - rule.confidence)) or 0.0
+    if not tested.any():
+        least = math.log(1 - rule.confidence) / math.log1p(-rule.margin) * max(1.0, len(values) / len(tested))
+    detectable = detectable_difference(tested, 2 * (1 - rule.confidence)) or 0.0
     needed = max(len(values) * (detectable / distance) ** 2, least)
     return max(round_up(needed), MIN_QUESTIONS, len(values) + 1)
 
 
 def decide(
-    differences: Mapping[str, Floats], rule: Rule, estimates: Mapping[str, Floats] | None = None
+    differences: Mapping[str, Floats], rule: Rule, tested: Mapping[str, Floats] | None = None
 ) -> dict[str, Decision]:
     """Decide each of several datasets.
 
@@ -109,9 +110,9 @@ def decide(
     Args:
         differences: dataset -> paired differences without NaN, at least one.
         rule: as for `bounds`.
-        estimates: dataset -> as for `bounds`; only of those with estimates.
+        tested: dataset -> as for `bounds`.
     """
-    known = estimates or {}
+    known = tested or {}
     by_dataset = {name: bounds(values, rule, known.get(name)) for name, values in differences.items()}
     passed = holm(np.array([one.p_passed for one in by_dataset.values()]))
     failed = holm(np.array([one.p_failed for one in by_dataset.values()]))

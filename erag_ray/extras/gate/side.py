@@ -14,7 +14,17 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
-from erag_ray.store.schemas import CORPUS, COSTS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.store.schemas import (
+    CLUSTERS,
+    CORPUS,
+    COSTS,
+    LABELS,
+    LIST_OUTPUTS,
+    QUERIES,
+    RUNS,
+    UTILITY,
+    TableSchema,
+)
 from erag_ray.store.stages.stage import JOB_STAGES, stale
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
@@ -99,6 +109,10 @@ class Side:
     def corpus(self) -> pl.DataFrame:
         """Return doc_id, title and text of the passages in the job's lists."""
         return self.store.read(CORPUS).select("doc_id", "title", "text")
+
+    def clusters(self) -> pl.DataFrame | None:
+        """Return CLUSTERS; None where each question is by itself."""
+        return self.store.read(CLUSTERS) if self.store.is_sealed(CLUSTERS) else None
 
     def costs(self) -> pl.DataFrame:
         """Return COSTS of all stages of the job; those that are missing or damaged are left out."""

@@ -7,6 +7,7 @@ import polars as pl
 import rich.console
 
 from erag_ray.analyses.auxiliary import estimate_all
+from erag_ray.analyses.columns import in_clusters
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.extras.gate.changes import SEEN_BY_READER, check_same, differences, refuse
@@ -14,7 +15,7 @@ from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
 from erag_ray.extras.gate.side import Side, load_side
-from erag_ray.measures.agreement import paired_differences
+from erag_ray.measures.agreement import by_cluster, paired_differences
 from erag_ray.report.console import print_report
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError
@@ -64,7 +65,10 @@ def compare(config: GateConfig) -> Comparison:
     estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
     by_dataset = judged.partition_by("dataset", maintain_order=True)
     of_dataset = {part["dataset"][0]: part["difference"].to_numpy() for part in by_dataset}
-    decisions = decide(of_dataset, rule, estimates)
+    tested = {
+        name: _tested(estimates.get(name, part)) for name, part in zip(of_dataset, by_dataset, strict=True)
+    }
+    decisions = decide(of_dataset, rule, tested)
     # of a sample of the questions (reader_queries), those that the reader was asked on at least one side
     answered = pl.concat(
         side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate)
@@ -79,9 +83,7 @@ def compare(config: GateConfig) -> Comparison:
         pairs=judged,
         num_unjudged=pairs.height - judged.height,
         auxiliary=config.auxiliary,
-        num_predicted={
-            name: len(values) - decisions[name].num_questions for name, values in estimates.items()
-        },
+        num_predicted={name: part.height - decisions[name].num_questions for name, part in estimates.items()},
         changes=changes,
         decisions=decisions,
         verdict="passed" if is_unchanged else overall(list(decisions.values())),
@@ -100,8 +102,8 @@ def _check_judged(pairs: pl.DataFrame, judged: pl.DataFrame, depth: int) -> None
 
 def _estimates(
     auxiliary: str | None, baseline: Side, candidate: Side, pairs: pl.DataFrame, depth: int
-) -> dict[str, Floats]:
-    """Return dataset -> estimated differences of all its questions, of those that the reader answered only in part."""
+) -> dict[str, pl.DataFrame]:
+    """Return dataset -> its pairs with estimated differences, where the reader answered only some of the questions."""
     if auxiliary is None:
         return {}
     for side in (baseline, candidate):
@@ -116,15 +118,19 @@ def _estimates(
     pairs = pairs.filter(is_failed.not_())
     predicted = pl.col("candidate_predictor") - pl.col("baseline_predictor")
     parts = pairs.with_columns(predictor=predicted.fill_null(0.0)).partition_by("dataset", as_dict=True)
-    columns = {
-        str(name): (part["difference"].to_numpy(), part["predictor"].to_numpy())
-        for (name,), part in parts.items()
-    }
-    return {
-        name: estimate_all(difference, predictor).values
-        for name, (difference, predictor) in columns.items()
-        if MIN_READER_QUERIES <= np.isfinite(difference).sum() < len(difference)
-    }
+    estimates = {}
+    for (name,), part in parts.items():
+        values = part["difference"].to_numpy()
+        if MIN_READER_QUERIES <= np.isfinite(values).sum() < len(values):
+            estimated = pl.Series(estimate_all(values, part["predictor"].to_numpy()).values)
+            estimates[str(name)] = part.with_columns(difference=estimated)
+    return estimates
+
+
+def _tested(pairs: pl.DataFrame) -> Floats:
+    """Return the differences of the questions of a dataset, or of its clusters, for a test."""
+    clusters = pairs["cluster"].to_numpy() if "cluster" in pairs.columns else None
+    return by_cluster(pairs["difference"].to_numpy(), clusters)
 
 
 def _sides(config: GateConfig) -> tuple[Side, Side]:
@@ -166,7 +172,8 @@ def _depth(depth: int | None, baseline: Side, candidate: Side) -> int:
 
 def _pairs(baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
     """Return every question with both scores; ``difference`` is NaN where one was not judged."""
-    pairs = baseline.queries
+    clusters = candidate.clusters()
+    pairs = in_clusters(baseline.queries, baseline.clusters() if clusters is None else clusters)
     for side in (baseline, candidate):
         scores = side.utility.filter(depth=depth).select("query_id", pl.col("value").alias(side.name))
         pairs = pairs.join(scores, on="query_id", how="left", maintain_order="left")

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import integrate, optimize, special, stats
 
+from erag_ray.measures.agreement import Clusters
 from erag_ray.support.registry import find
 
 Floats = npt.NDArray[np.float64]
@@ -54,6 +55,7 @@ def look(
     counts: Sequence[int],
     critical: npt.ArrayLike,
     differs: npt.ArrayLike | None = None,
+    clusters: Clusters | None = None,
 ) -> Looks:
     """Return the mean difference after each count of queries, with an interval that holds at all looks together.
 
@@ -62,6 +64,8 @@ def look(
         counts: [num_looks] ascending, at least 2 and at most num_queries: after how many queries one looks.
         critical: [num_looks], half-widths in standard errors, from `critical_values`.
         differs: [..., num_queries], the queries that count for `MIN_DIFFERENT` (None: those whose value is not 0).
+        clusters: [at least num_queries], whose spread and number count, as one looks after whole clusters; None: each query by
+            itself.
 
     Raises:
         ValueError: fewer than 2 queries, counts that do not ascend or go beyond the queries, a value not finite.
@@ -71,15 +75,43 @@ def look(
     if not differences.ndim or ends[-1] > differences.shape[-1] or not np.isfinite(differences).all():
         raise ValueError(f"there must be {ends[-1]} queries with finite differences, got {differences.shape}")
     means = np.cumsum(differences, axis=-1)[..., ends - 1] / ends
-    squares = np.cumsum(differences**2, axis=-1)[..., ends - 1]
-    spreads = np.sqrt(np.maximum(squares - ends * means**2, 0) / (ends - 1))
-    # Student's quantile of the same tail: the spread is estimated too
-    factors = stats.t.isf(stats.norm.sf(np.asarray(critical, np.float64)), ends - 1)
     is_different = differences != 0 if differs is None else np.asarray(differs, np.bool_)
-    known = np.cumsum(is_different, axis=-1)[..., ends - 1] >= MIN_DIFFERENT
+    if clusters is None:
+        units, num_different = ends, np.cumsum(is_different, axis=-1)[..., ends - 1]
+        deviations = np.cumsum(differences**2, axis=-1)[..., ends - 1] - ends * means**2
+    else:
+        so_far = clusters[: differences.shape[-1]]
+        units, num_different, deviations = _of_clusters(differences, is_different, so_far, ends, means)
+    spreads = np.sqrt(np.maximum(deviations, 0) / (units - 1))
+    # Student's quantile of the same tail: the spread is estimated too
+    factors = stats.t.isf(stats.norm.sf(np.asarray(critical, np.float64)), units - 1)
     with np.errstate(invalid="ignore"):
-        halves = np.where(known, factors * spreads / np.sqrt(ends), np.inf)
+        halves = np.where(
+            num_different >= MIN_DIFFERENT, factors * spreads / np.sqrt(units) * (units / ends), np.inf
+        )
     return Looks(counts=ends, means=means, lows=means - halves, highs=means + halves)
+
+
+def _of_clusters(
+    differences: Floats,
+    is_different: npt.NDArray[np.bool_],
+    clusters: Clusters,
+    ends: Clusters,
+    means: Floats,
+) -> tuple[Clusters, Clusters, Floats]:
+    """Return, at each look, the clusters so far, those that differ, and the squares around the mean.
+
+    What a cluster's sum is above its number of queries times the mean is squared.
+    """
+    starts = np.flatnonzero(np.diff(clusters, prepend=-1))
+    units = np.searchsorted(starts, ends)
+    sums, sizes = np.add.reduceat(differences, starts, axis=-1), np.diff(starts, append=len(clusters))
+    squares, products, weights = (
+        np.cumsum(column, axis=-1)[..., units - 1] for column in (sums**2, sums * sizes, sizes**2)
+    )
+    changed = np.logical_or.reduceat(is_different, starts, axis=-1)
+    deviations = squares - 2 * means * products + means**2 * weights
+    return units, np.cumsum(changed, axis=-1)[..., units - 1], deviations
 
 
 def critical_values(boundary: str, counts: Sequence[int], alpha: float) -> Floats:
@@ -113,16 +145,17 @@ def largest_divisor(
     alpha: float,
     most: int,
     differs: npt.ArrayLike | None = None,
+    clusters: Clusters | None = None,
 ) -> int:
     """Return the largest k up to ``most`` for which the ``number``-th look is significant at alpha / k; 0 if none is.
 
-    ``values`` [num_queries] and ``differs`` are as for `look`, ``planned`` and ``boundary`` as for `critical_values`.
-    Looks count from 1. ``alpha`` is the error of the whole family of ``most`` tests.
+    ``values`` [num_queries], ``differs`` and ``clusters`` are as for `look`, ``planned`` and ``boundary`` as for
+    `critical_values`. Looks count from 1. ``alpha`` is the error of the whole family of ``most`` tests.
     """
     counts = planned[:number]
     for k in range(most, 0, -1):
         critical = critical_values(boundary, planned, alpha / k)[:number]
-        if look(values, counts, critical, differs).is_significant[-1]:
+        if look(values, counts, critical, differs, clusters).is_significant[-1]:
             return k
     return 0
 

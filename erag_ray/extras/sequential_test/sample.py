@@ -20,7 +20,7 @@ from erag_ray.extras.sequential_test.design import (
     rank_weights,
 )
 from erag_ray.inputs.evidence import Inputs
-from erag_ray.measures.agreement import LabelSample, paired_differences, powered_values
+from erag_ray.measures.agreement import Clusters, LabelSample, paired_differences, powered_values
 from erag_ray.support.errors import InputError
 
 Pair = tuple[int, int]
@@ -38,6 +38,7 @@ class DatasetSample:
             to be read), auxiliary (label; 0 where there is none).
         num_queries: of the dataset.
         counts: after how many questions one looks.
+        clusters: of the questions by position, after whole ones of which one looks (None: each by itself).
     """
 
     dataset: str
@@ -45,6 +46,7 @@ class DatasetSample:
     documents: pl.DataFrame
     num_queries: int
     counts: Sequence[int]
+    clusters: Clusters | None = None
 
     @property
     def pairs(self) -> list[Pair]:
@@ -94,7 +96,8 @@ def _equal_lists(config: SettleConfig, sample: DatasetSample) -> Iterator[str]:
 
 def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSample:
     query_ids = inputs.queries.filter(dataset=dataset)["query_id"]
-    candidates, runs = _candidates(config, inputs, query_ids), run_names(config, inputs)
+    positions = _positions(config, query_ids, inputs.clusters)
+    candidates, runs = _candidates(config, inputs, positions), run_names(config, inputs)
     weights = importance(config.measure, candidates.select(_ranks(runs)), config.rank, difference=True)
     chances = np.zeros(len(weights))
     if weights.any():
@@ -102,37 +105,49 @@ def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSamp
     numbers = random_numbers(candidates["query_id"].to_list(), candidates["doc_id"].to_list(), config.seed)
     drawn = numbers < chances
     inverse = np.divide(1.0, chances, out=np.zeros(len(chances)), where=drawn)
-    counts = np.unique(np.linspace(0, len(query_ids), config.num_looks + 1).round().astype(int)[1:])
+    counts, clusters = np.linspace(0, len(query_ids), config.num_looks + 1).round().astype(int)[1:], None
+    if inputs.clusters.height:
+        clusters = positions.sort("position")["cluster"].to_numpy()
+        counts = np.searchsorted(clusters, clusters[counts - 1], side="right")
     return DatasetSample(
         dataset=dataset,
         runs=runs,
         documents=candidates.with_columns(probability=pl.Series(chances), weight=pl.Series(inverse)),
         num_queries=len(query_ids),
-        counts=counts[counts >= 2].tolist(),
+        counts=np.unique(counts[counts >= 2]).tolist(),
+        clusters=clusters,
     )
 
 
-def _candidates(config: SettleConfig, inputs: Inputs, query_ids: pl.Series) -> pl.DataFrame:
+def _candidates(config: SettleConfig, inputs: Inputs, positions: pl.DataFrame) -> pl.DataFrame:
     """Return query_id, doc_id, the ranks and the position of every document in the lists of these questions."""
     runs = run_names(config, inputs)
     listed = inputs.runs.filter(
         pl.col("run_id").is_in(runs),
         pl.col("rank") <= config.rank,
-        pl.col("query_id").is_in(query_ids.implode()),
+        pl.col("query_id").is_in(positions["query_id"].implode()),
     )
     ranks = [
         pl.col("rank").filter(pl.col("run_id") == run).first().fill_null(0).alias(name)
         for run, name in zip(runs, _ranks(runs), strict=True)
     ]
     documents = listed.group_by("query_id", "doc_id").agg(ranks)
-    return documents.join(_positions(config, query_ids), on="query_id").sort("position", "doc_id")
+    places = positions.select("query_id", "position")
+    return documents.join(places, on="query_id").sort("position", "doc_id")
 
 
-def _positions(config: SettleConfig, query_ids: pl.Series) -> pl.DataFrame:
-    """Return each question's position in a random order, by a hash of its id."""
+def _positions(config: SettleConfig, query_ids: pl.Series, clusters: pl.DataFrame) -> pl.DataFrame:
+    """Return each question's position in a random order, by a hash of its id; clusters are side by side, numbered."""
     ids = query_ids.sort()
     numbers = random_numbers(ids.to_list(), [""] * len(ids), config.seed)
-    return pl.DataFrame({"query_id": ids, "position": np.argsort(np.argsort(numbers, kind="stable"))})
+    ordered = pl.DataFrame({"query_id": ids, "number": numbers}).sort("number", maintain_order=True)
+    named = ordered.join(clusters, on="query_id", how="left", maintain_order="left").with_row_index("row")
+    # clusters in the order of their first questions; one without a value is by itself
+    key = ["cluster", pl.when(pl.col("cluster").is_null()).then("query_id").alias("by_itself")]
+    first = named.with_columns(first=pl.col("row").min().over(key)).sort("first", "row")
+    return first.select(
+        "query_id", position=pl.int_range(pl.len()), cluster=pl.col("first").rle_id().cast(pl.Int64)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

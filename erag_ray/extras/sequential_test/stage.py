@@ -175,9 +175,12 @@ class PairState:
         counts, alpha = self.sample.counts, 1 - config.confidence
         one = differences(config, self.sample, labels, counts[number - 1], self.pair)
         critical = critical_values(config.boundary, counts, alpha / num_pairs)
-        seen = look(one.values, counts[:number], critical[:number], one.differs)
+        clusters = self.sample.clusters
+        seen = look(one.values, counts[:number], critical[:number], one.differs, clusters)
         self.is_equal |= bool(seen.is_settled(config.equivalence_margin)[-1])
-        divisor = largest_divisor(one.values, counts, number, config.boundary, alpha, num_pairs, one.differs)
+        divisor = largest_divisor(
+            one.values, counts, number, config.boundary, alpha, num_pairs, one.differs, clusters
+        )
         if divisor > self.divisor:
             self.divisor, self.sign = divisor, float(seen.means[-1])
         self.row = _row(config, self, one, seen, price)

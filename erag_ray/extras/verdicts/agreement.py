@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from erag_ray.analyses.contract import Evaluation
+from erag_ray.analyses.settings import Settings
 from erag_ray.extras.verdicts.files import VERDICTS
 from erag_ray.extras.verdicts.raters import alpha, kappa, pair_counts, verdict_sums, with_interval
-from erag_ray.measures.agreement import LabelSample, mean_intervals, powered_values, resample_weights
+from erag_ray.measures.agreement import LabelSample, Weights, mean_intervals, powered_values, resample_weights
 from erag_ray.measures.scores import score_named, score_outputs
 from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import COUNT, LIST_OUTPUTS, STRING, VALUE, table_schema
@@ -145,15 +146,29 @@ def _among_people(evaluation: Evaluation, names: dict[str, str], items: pl.DataF
 def _row(
     evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, values: np.ndarray
 ) -> pl.DataFrame:
-    settings, questions = evaluation.settings, items["query_id"].unique(maintain_order=True)
+    settings, questions = evaluation.settings, items["query_id"].unique().sort()
     numbers = items.select(pl.col("query_id").rank("dense") - 1)["query_id"].to_numpy().astype(np.int64)
-    weights = resample_weights(len(questions), settings.num_resamples, settings.seed)
+    weights = _weights(settings, questions)
     statistic = kappa if row["statistic"] == "kappa" else alpha
     value, low, high = with_interval(statistic, values, numbers, weights, settings.confidence)
     reason = None if value is not None else CONSTANT if items.height else "no output has both"
     counts = {"num_items": items.height, "num_queries": len(questions)}
     full = {**row, "value": value, "low": low, "high": high, **counts, "reason": reason}
     return pl.DataFrame([full], schema=as_frame(PEOPLE.empty()).schema)
+
+
+def _weights(settings: Settings, query_ids: pl.Series) -> Weights:
+    """Return the bootstrap weights of these questions, by cluster if the job has some."""
+    numbers = None
+    if settings.clusters is not None:
+        named = pl.DataFrame({"query_id": query_ids}).join(
+            settings.clusters, on="query_id", maintain_order="left"
+        )
+        # of a cluster, the number of its first question; a question without a value is by itself
+        row = pl.int_range(pl.len())
+        first = pl.when(pl.col("cluster").is_null()).then(row).otherwise(row.min().over("cluster"))
+        numbers = named.select(first.rank("dense") - 1).to_series().cast(pl.Int64).to_numpy()
+    return resample_weights(len(query_ids), settings.num_resamples, settings.seed, numbers)
 
 
 def make_means(evaluation: Evaluation, _: StageProgress) -> Iterable[pl.DataFrame]:
@@ -182,7 +197,7 @@ def _corrected(evaluation: Evaluation, names: dict[str, Any], rows: pl.DataFrame
         auxiliary=rows["value"].to_numpy(),
     )
     values = powered_values(sample, number).values
-    weights = resample_weights(number, settings.num_resamples, settings.seed)
+    weights = _weights(settings, rows["query_id"])
     [(corrected, low, high)] = mean_intervals(values[:, None], weights, settings.confidence)
     row = {
         **names,

@@ -16,6 +16,7 @@ from erag_ray.measures.agreement.correlation import (
 from erag_ray.measures.agreement.differences import (
     POWER,
     TIE_DIGITS,
+    by_cluster,
     detectable_difference,
     effect_size,
     paired_differences,
@@ -27,11 +28,12 @@ from erag_ray.measures.agreement.intervals import (
     mean_intervals,
     resample_weights,
     share_intervals,
+    share_of,
     wilson_interval,
 )
 from erag_ray.measures.agreement.paired_test import PairedTest, paired_test
 from erag_ray.measures.agreement.prediction_powered import LabelSample, PoweredValues, powered_values
-from erag_ray.measures.agreement.statistics import STATISTICS, Statistic
+from erag_ray.measures.agreement.statistics import STATISTICS, Clusters, Statistic, Weights
 
 __all__ = [
     "MIN_FOR_P_VALUE",
@@ -41,6 +43,7 @@ __all__ = [
     "TIE_DIGITS",
     "AdjustedTest",
     "Agreement",
+    "Clusters",
     "Family",
     "Interval",
     "LabelSample",
@@ -48,8 +51,10 @@ __all__ = [
     "PoweredValues",
     "Resampled",
     "Statistic",
+    "Weights",
     "agree",
     "agree_over_runs",
+    "by_cluster",
     "detectable_difference",
     "difference_of",
     "effect_size",
@@ -65,5 +70,6 @@ __all__ = [
     "resampled_agreement",
     "round_up",
     "share_intervals",
+    "share_of",
     "wilson_interval",
 ]

@@ -17,6 +17,7 @@ from erag_ray.measures.agreement.intervals import checked_weights, percentiles
 from erag_ray.measures.agreement.statistics import (
     STATISTICS,
     Cells,
+    Clusters,
     Floats,
     Orders,
     Statistic,
@@ -31,6 +32,7 @@ MIN_FOR_P_VALUE = 3
 MIN_RUNS_FOR_P_VALUE = 8
 ORDERS_AT_A_TIME = 250
 MAX_FOR_EVERY_ORDER = 8
+NEIGHBOURS = 5
 """Up to this many queries all orders are used (40,320 for 8)."""
 
 
@@ -50,14 +52,25 @@ class Agreement:
     """Why a value is missing."""
 
 
-def permutations(num_queries: int, num_permutations: int = 1000, seed: int = 0) -> Orders:
+def permutations(
+    num_queries: int, num_permutations: int = 1000, seed: int = 0, clusters: Clusters | None = None
+) -> Orders:
     """Draw random orders of the queries; for at most 8 queries return all orders but the identity, so p is exact.
 
-    Use one array for all columns over the same queries.
+    Use one array for all columns over the same queries. Clusters change places as a whole, each with one of the
+    `NEIGHBOURS` next to it: where these are sorted by size, that keeps the queries of a cluster side by side.
+
+    Args:
+        num_queries: number of queries.
+        num_permutations: number of orders.
+        seed: of the orders.
+        clusters: None: each query by itself.
 
     Returns:
         [num_permutations, num_queries].
     """
+    if clusters is not None:
+        return _orders_of_clusters(clusters, num_permutations, seed)
     if num_queries <= MAX_FOR_EVERY_ORDER:
         orders = list(itertools.permutations(range(num_queries)))[1:]
         return np.array(orders, dtype=np.int32).reshape(len(orders), num_queries)
@@ -65,10 +78,23 @@ def permutations(num_queries: int, num_permutations: int = 1000, seed: int = 0) 
     return np.random.default_rng(seed).permuted(rows, axis=1)
 
 
-def permutations_among(orders: Orders, selected: npt.NDArray[np.bool_]) -> Orders:
+def _orders_of_clusters(clusters: Clusters, num_permutations: int, seed: int) -> Orders:
+    generator = np.random.default_rng(seed)
+    sizes = np.unique(clusters, return_counts=True)[1]
+    starts, number = np.cumsum(sizes) - sizes, np.arange(len(sizes))
+    orders = np.empty((num_permutations, len(clusters)), np.int32)
+    for row in orders:
+        groups = (number + generator.integers(NEIGHBOURS)) // NEIGHBOURS
+        order = np.lexsort((generator.random(len(sizes)), groups))
+        before = np.cumsum(sizes[order]) - sizes[order]
+        row[:] = np.arange(len(clusters)) + np.repeat(starts[order] - before, sizes[order])
+    return orders
+
+
+def permutations_among(orders: Orders, selected: npt.NDArray[np.bool_], *, has_clusters: bool) -> Orders:
     """Restrict orders to the selected queries, renumbered: [num_permutations, num_selected]."""
     count = int(selected.sum())
-    if count <= MAX_FOR_EVERY_ORDER:
+    if count <= MAX_FOR_EVERY_ORDER and not has_clusters:
         return permutations(count)
     numbers = (np.cumsum(selected) - 1).astype(np.int32)
     return numbers[orders[selected[orders]]].reshape(len(orders), count)

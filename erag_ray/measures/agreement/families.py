@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from erag_ray.measures.agreement.differences import by_cluster
 from erag_ray.measures.agreement.paired_test import PairedTest, paired_test
-from erag_ray.measures.agreement.statistics import Floats
+from erag_ray.measures.agreement.statistics import Clusters, Floats
 
 
 def holm(p_values: Floats) -> Floats:
@@ -57,14 +58,15 @@ class Family:
     def __init__(self) -> None:
         self._members: list[tuple[Hashable, PairedTest]] = []
 
-    def add(self, differences: Floats, part: Hashable = None) -> int:
+    def add(self, differences: Floats, part: Hashable = None, clusters: Clusters | None = None) -> int:
         """Add a test; return its index in `adjusted`.
 
         Args:
             differences: [num_queries] from `paired_differences`, NaN where not judged; at least one is.
+            clusters: whose differences are tested, `by_cluster`; None: each query by itself.
             part: what distinguishes these queries from those of other tests in the family, such as a slice.
         """
-        test = paired_test(differences[~np.isnan(differences)])
+        test = paired_test(by_cluster(differences, clusters))
         first = test.values[0] if len(test.values) else 1.0
         # a sum of 0 turns -0.0 into 0.0, which has other bytes
         key = (part, hash((np.sign(first) * differences + 0.0).tobytes()))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.statistics import Floats, Weights
+from erag_ray.measures.agreement.statistics import Clusters, Floats, Weights
 
 Interval = tuple[float | None, float | None, float | None]
 """A value and the bounds of its interval."""
@@ -22,21 +22,31 @@ MAX_TABLE_VALUES = 2**20
 """Weights in memory at a time: 8 MiB, with enough rows for efficient matrix products."""
 
 
-def resample_weights(num_queries: int, num_resamples: int = 1000, seed: int = 0) -> npt.NDArray[np.int16]:
-    """Draw bootstrap weights: how often each resample draws each query.
+def resample_weights(
+    num_queries: int, num_resamples: int = 1000, seed: int = 0, clusters: Clusters | None = None
+) -> npt.NDArray[np.int16]:
+    """Draw bootstrap weights: how often each resample draws each query, or its whole cluster.
 
     Use one array for all columns over the same queries. For columns over a subset of the queries, select the
     corresponding columns of the array; unequal row sums are valid here.
 
+    Args:
+        num_queries: number of queries.
+        num_resamples: number of resamples.
+        seed: of the draws.
+        clusters: [num_queries], numbers from 0 without a gap; None: each query by itself.
+
     Returns:
-        [num_resamples, num_queries], rows sum to num_queries.
+        [num_resamples, num_queries]; without clusters rows sum to num_queries.
     """
     generator = np.random.default_rng(seed)
     # a query is drawn once on average, so 16 bits do not overflow, and save memory
     weights = np.zeros((num_resamples, num_queries), dtype=np.int16)
+    count = num_queries if clusters is None else int(clusters.max(initial=-1)) + 1
     if num_queries:
         for row in weights:
-            row[:] = np.bincount(generator.integers(num_queries, size=num_queries), minlength=num_queries)
+            drawn = np.bincount(generator.integers(count, size=count), minlength=count)
+            row[:] = drawn if clusters is None else drawn[clusters]
     # Fortran order: statistics process several resamples of one query at once
     return np.asfortranarray(weights)
 
@@ -91,11 +101,37 @@ def _ratio_intervals(
     ]
 
 
+def share_of(events: Floats, confidence: float, clusters: Clusters | None = None) -> Interval:
+    """Return the share of queries with an event, and its Wilson interval.
+
+    Args:
+        events: [num_queries], 0 or 1; NaN: does not count.
+        confidence: coverage of the interval.
+        clusters: the interval is that of as many independent queries as have this variance of the share (Kish 1965);
+            without any variance, of one query a cluster. None: each query by itself.
+    """
+    is_judged = ~np.isnan(events)
+    judged = events[is_judged]
+    positive, count = int(judged.sum()), len(judged)
+    if clusters is None or not count:
+        return wilson_interval(positive, count, confidence)
+    _, numbers = np.unique(clusters[is_judged], return_inverse=True)
+    sums = np.bincount(numbers, weights=judged - positive / count)
+    num_clusters = len(sums)
+    variance = num_clusters / max(1, num_clusters - 1) * float(sums @ sums) / count
+    plain = positive / count * (1 - positive / count)
+    independent = num_clusters if not variance or not plain else min(count, count * plain / variance)
+    return wilson_interval(positive, count, confidence, independent)
+
+
 @functools.lru_cache(maxsize=1 << 16)
-def wilson_interval(positive: int, count: int, confidence: float) -> Interval:
+def wilson_interval(
+    positive: int, count: int, confidence: float, independent: float | None = None
+) -> Interval:
     """Return (share, low, high) by Wilson (1927), with the arithmetic of scipy's ``BinomTestResult.proportion_ci``.
 
-    scipy also computes a p-value, which is far slower. All three are None if ``count`` is 0.
+    scipy also computes a p-value, which is far slower. All three are None if ``count`` is 0. ``independent`` is the
+    number of independent queries, where it is not ``count``.
     """
     if not count:
         return None, None, None
@@ -103,9 +139,10 @@ def wilson_interval(positive: int, count: int, confidence: float) -> Interval:
     from scipy.special import ndtri
 
     share, z = positive / count, float(ndtri(0.5 + 0.5 * confidence))
-    below = 2 * (count + z**2)
-    center = (2 * count * share + z**2) / below
-    delta = z / below * math.sqrt(4 * count * share * (1 - share) + z**2)
+    number = count if independent is None else independent
+    below = 2 * (number + z**2)
+    center = (2 * number * share + z**2) / below
+    delta = z / below * math.sqrt(4 * number * share * (1 - share) + z**2)
     return share, 0.0 if positive == 0 else center - delta, 1.0 if positive == count else center + delta
 
 

@@ -19,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.integer]
 Orders = npt.NDArray[np.int32]
+Clusters = npt.NDArray[np.int64]
+"""[num_queries], ascending: the number of each query's cluster."""
 LANES = 16
 """Resamples per loop iteration, for SIMD."""
 RESAMPLES_AT_A_TIME = 256

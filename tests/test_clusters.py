@@ -1,0 +1,303 @@
+"""Questions that belong together: intervals and tests of whole clusters, against repeated questions and simulations."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from cell_tables import framed
+from evaluated import comparisons, correlations, means, queries
+from evaluated import settings as settings_of
+from polars.testing import assert_frame_equal
+from tiny import Tiny, make_tables, table
+from towns import towns
+
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.evaluation import evaluate
+from erag_ray.analyses.means import MEANS
+from erag_ray.config.job import JobConfig
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.gate.stage import compare
+from erag_ray.extras.sequential_test import stage as settling
+from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.sequential_test.looks import critical_values, look
+from erag_ray.extras.sequential_test.stage import settle
+from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.measures.agreement import (
+    by_cluster,
+    mean_intervals,
+    paired_differences,
+    paired_test,
+    permutation_p_values,
+    permutations,
+    resample_weights,
+    share_of,
+    wilson_interval,
+)
+from erag_ray.store.schemas import CLUSTERS, UTILITY
+from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
+
+COUNT = 40
+
+
+def tables_of(times: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """PER_QUERY, UTILITY and QUERIES of 40 questions with two runs, each question that often."""
+    generator = np.random.default_rng(5)
+    scores = generator.integers(0, 2, (COUNT, 4))
+    measured, used, named = [], [], []
+    for copy in range(times):
+        for place, (a, b, label_a, label_b) in enumerate(scores.tolist()):
+            name = f"q{copy}-{place:02}"
+            named.append((name, "d", "s"))
+            for run, score, label in (("A", a, label_a), ("B", b, label_b)):
+                used.append(("r", "s", run, name, 2, float(score)))
+                measured.append(("r", "s", "erag", name, run, 2, "P", 2, "any", (score + label) / 2))
+    return framed(measured, PER_QUERY), framed(used, UTILITY), queries(*named)
+
+
+def clusters_of(asked: pl.DataFrame) -> pl.DataFrame:
+    return asked.select("query_id", cluster=pl.col("query_id").str.split("-").list.last())
+
+
+def test_a_question_asked_three_times_says_as_much_as_one() -> None:
+    once, thrice = tables_of(1), tables_of(3)
+    plain, clustered = settings_of(), settings_of(clusters=clusters_of(thrice[2]))
+    for make in (means, comparisons):
+        found, expected = make(*thrice, clustered), make(*once, plain)
+        counts = ["num_queries", "num_needed"]
+        same = [name for name in expected.columns if name not in (*counts, "effect_size")]
+        assert_frame_equal(found.select(same), expected.select(same), check_exact=False, abs_tol=1e-9)
+        assert found["num_queries"].to_list() == [3 * count for count in expected["num_queries"]]
+    # each number is rounded up to two digits
+    needed = [
+        one / other for one, other in zip(found["num_needed"], expected["num_needed"], strict=True) if one
+    ]
+    assert needed
+    assert all(2.7 < one < 3.3 for one in needed)
+    naive = comparisons(*thrice, plain)
+    assert (naive["p_value"] < found["p_value"]).all()
+    assert correlations(*thrice, clustered)["num_queries"].unique().to_list() == [3 * COUNT]
+
+
+def test_clusters_of_one_question_each_change_nothing() -> None:
+    tables = tables_of(1)
+    alone = settings_of(clusters=tables[2].select("query_id", cluster="query_id"))
+    unnamed = settings_of(clusters=tables[2].select("query_id", cluster=pl.lit(None, pl.String)))
+    for make in (means, comparisons, correlations):
+        for clustered in (alone, unnamed):
+            assert_frame_equal(make(*tables, clustered), make(*tables, settings_of()))
+
+
+def test_a_difference_of_clusters_is_that_of_their_questions() -> None:
+    differences = np.array([1.0, 0.0, np.nan, -1.0, 1.0, 1.0])
+    found = by_cluster(differences, np.array([0, 0, 1, 2, 2, 2]))
+    assert found.tolist() == [0.4, 0.4]
+    assert found.mean() == pytest.approx(np.nanmean(differences))
+    assert by_cluster(differences, None).tolist() == [1.0, 0.0, -1.0, 1.0, 1.0]
+
+
+def test_orders_of_clusters_move_whole_ones() -> None:
+    clusters = np.repeat(np.arange(6), [4, 3, 3, 2, 1, 1])
+    orders = permutations(14, 200, 0, clusters)
+    assert (np.sort(orders, axis=1) == np.arange(14)).all()
+    assert len({row.tobytes() for row in orders}) > 50
+    for row in orders:
+        numbers = clusters[row]
+        assert len(set(numbers.tolist())) == 1 + np.count_nonzero(np.diff(numbers))
+    # each cluster comes first at some time, even of six
+    assert set(clusters[orders[:, 0]].tolist()) == {0, 1, 2, 3, 4}
+
+
+def clustered(generator: np.random.Generator, sizes: np.ndarray, share: float) -> np.ndarray:
+    """Normal values, of whose variance this share is that of the clusters."""
+    of_clusters = np.repeat(generator.normal(size=len(sizes)), sizes)
+    return np.sqrt(share) * of_clusters + np.sqrt(1 - share) * generator.normal(size=sizes.sum())
+
+
+SIZES = np.sort(np.random.default_rng(1).geometric(0.2, 200))[::-1]
+"""Questions about a page: five on average, as in SQuAD."""
+
+
+def test_intervals_of_clusters_hold_what_they_promise() -> None:
+    generator, numbers = np.random.default_rng(2), np.repeat(np.arange(len(SIZES)), SIZES)
+    samples, truth = 1000, 0.1
+    held: Counter[str] = Counter()
+    ones = {
+        name: resample_weights(len(numbers), 400, 0, of) for name, of in (("", None), ("clusters", numbers))
+    }
+    for _ in range(samples):
+        a, b = (clustered(generator, SIZES, 0.5) > limit for limit in (0.0, 0.0))
+        moved = np.where(generator.random(len(a)) < truth, 1.0, a.astype(float))
+        # runs A and B are equal but for a tenth of B's wrong answers
+        expected = 0.5 + truth / 2
+        for name, weights in (("mean", ones["clusters"]), ("naive mean", ones[""])):
+            [(_, low, high)] = mean_intervals(moved[:, None], weights, 0.95)
+            held[name] += low is not None and high is not None and low <= expected <= high
+        differences = paired_differences(moved, b.astype(float))
+        for name, of in (("difference", numbers), ("naive", None)):
+            low, high = paired_test(by_cluster(differences, of)).interval(0.05)
+            held[name] += low <= truth / 2 <= high
+        _, low, high = share_of(moved, 0.95, numbers)
+        held["share"] += low <= expected <= high
+        _, low, high = share_of(moved, 0.95)
+        held["naive share"] += low <= expected <= high
+    shares = {name: count / samples for name, count in held.items()}
+    assert all(0.92 < shares[name] < 0.985 for name in ("mean", "difference", "share")), shares
+    assert all(shares[name] < 0.85 for name in ("naive mean", "naive", "naive share")), shares
+
+
+@pytest.mark.parametrize("statistic", ["spearman_rho", "kendall_tau_b"])
+def test_unrelated_columns_of_clusters_seldom_seem_related(statistic: str) -> None:
+    generator, numbers = np.random.default_rng(3), np.repeat(np.arange(len(SIZES)), SIZES)
+    samples, rejected = 200, {"clusters": 0, "naive": 0}
+    for _ in range(samples):
+        x, y = np.round(clustered(generator, SIZES, 0.7)), clustered(generator, SIZES, 0.7) > 0
+        for name, of in (("clusters", numbers), ("naive", None)):
+            orders = permutations(len(numbers), 199, 0, of)
+            (p_value,) = permutation_p_values(x[:, None], y.astype(float), statistic, orders)
+            rejected[name] += p_value <= 0.05
+    assert rejected["clusters"] / samples < 0.09 < 0.2 < rejected["naive"] / samples
+
+
+def test_all_looks_together_miss_the_truth_seldom() -> None:
+    generator, numbers = np.random.default_rng(4), np.repeat(np.arange(len(SIZES)), SIZES)
+    counts = np.cumsum(SIZES)[39::40].tolist()
+    critical, missed = critical_values("even", counts, 0.05), {"clusters": 0, "naive": 0}
+    for _ in range(400):
+        sizes = generator.permutation(len(SIZES))
+        order = np.concatenate([np.flatnonzero(numbers == one) for one in sizes])
+        ends = np.cumsum(SIZES[sizes])[39::40].tolist()
+        values = (clustered(generator, SIZES, 0.5) > 0).astype(float)[order] - 0.5
+        renumbered = np.repeat(np.arange(len(SIZES)), SIZES[sizes])
+        for name, of in (("clusters", renumbered), ("naive", None)):
+            seen = look(values, ends, critical, clusters=of)
+            missed[name] += bool(seen.is_significant.any())
+    assert missed["clusters"] / 400 < 0.085 < 0.2 < missed["naive"] / 400
+
+
+def test_the_interval_of_a_share_is_wilsons_of_fewer_questions() -> None:
+    events = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 1.0, np.nan])
+    pairs = np.array([0, 0, 1, 1, 2, 2, 3])
+    assert share_of(events, 0.95) == wilson_interval(4, 6, 0.95)
+    # three clusters without variance within: 2/9 by the variance of 3 sums, times 3/2
+    assert share_of(events, 0.95, pairs) == pytest.approx(wilson_interval(4, 6, 0.95, 2.0))
+    assert share_of(np.ones(6), 0.95, np.repeat([0, 1, 2], 2)) == wilson_interval(6, 6, 0.95, 3)
+
+
+# --- jobs ---
+
+QUESTIONS, SIZE = 40, 4
+
+
+def in_fours(tiny: Tiny, values: Sequence[object] | None = None) -> Tiny:
+    """The questions of ``towns``, four of a street, one after the other; or with these values."""
+    rows = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    streets = values or [f"street {place // SIZE}" for place in range(len(rows))]
+    for row, street in zip(rows, streets, strict=True):
+        row["meta"] = {"street": street, "all": "one"} if street is not None else {"all": "one"}
+    tiny.queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tiny.with_config(clusters="meta.street")
+
+
+@pytest.mark.long
+def test_other_clusters_cost_no_reading_and_without_them_all_is_as_before(
+    tmp_path: pathlib.Path, reads_here: list[int]
+) -> None:
+    clustered = in_fours(towns(tmp_path, {"good": QUESTIONS, "half": 20}, QUESTIONS))
+    plain = clustered.with_config(clusters=None)
+    make_tables(plain)
+    before = {schema: table(plain, schema) for schema in (MEANS, COMPARISONS)}
+    inputs = prepared(clustered.config)
+    assert evaluate(clustered.config, inputs) == []
+    assert len(reads_here) == 1
+    assert table(clustered, CLUSTERS)["cluster"].value_counts()["count"].to_list() == [SIZE] * 10
+    note = "clusters: meta.street: intervals and tests of the 40 questions of tiny resample 10 clusters of up to 4"
+    assert f"{note} questions" in inputs.notes
+    # five streets differ, all one way: the sign test of five
+    row = table(clustered, COMPARISONS, annotator="end_to_end", depth=3).row(0, named=True)
+    assert (row["difference"], row["p_value"], row["num_queries"]) == (
+        0.5,
+        pytest.approx(2 / 2**5),
+        QUESTIONS,
+    )
+    assert row["low"] < before[COMPARISONS].filter(annotator="end_to_end", depth=3)["low"].item()
+    half = table(clustered, MEANS, annotator="end_to_end", depth=3, run_id="half").row(0, named=True)
+    assert (half["low"], half["high"]) == (0.2, 0.8)
+    config = GateConfig(baseline=clustered.config.out, baseline_run="good", candidate_run="half", margin=0.05)
+    decided = compare(config)
+    assert decided.decisions["tiny"].low == pytest.approx(
+        paired_test(np.repeat([-1.0, 0.0], 5)).interval(0.1)[0]
+    )
+    evaluate(plain.config, prepared(plain.config))
+    for schema, expected in before.items():
+        assert_frame_equal(table(plain, schema), expected)
+    assert not TableStore(plain.config.out).is_sealed(CLUSTERS)
+
+
+def test_questions_of_one_gold_page_are_a_cluster(tmp_path: pathlib.Path) -> None:
+    tiny = towns(tmp_path, {"good": 4}, 6)
+    rows = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    for row, page in zip(rows, ["p1", "p1", "p2", None, None, None], strict=True):
+        row["output"][0]["provenance"] = [{"wikipedia_id": page}] if page else []
+    # a gold document is of its passage's page
+    rows[3]["gold_doc_ids"] = ["d2right"]
+    tiny.queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = prepare(tiny.with_config(clusters="page").config)
+    assert found.clusters["cluster"].to_list() == ["p1", "p1", "p2", "p2", None, None]
+    assert any(note.endswith("; 2 have no value and count by themselves") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "problem"),
+    [
+        ("meta.road", None, "clusters: meta.road: no record has meta.road"),
+        (
+            "meta.all",
+            None,
+            "clusters: meta.all: all 6 questions of tiny are one cluster, and a test needs several",
+        ),
+        ("page", None, None),
+        ("meta.street", [1, 2, 3, 4, 5, 6], None),
+        ("meta.street", [None, 1, 1, None, " ", ""], "; 4 have no value and count by themselves"),
+    ],
+)
+def test_clusters_that_group_nothing_are_a_problem_or_a_note(
+    tmp_path: pathlib.Path, path: str, values: Sequence[object] | None, problem: str | None
+) -> None:
+    tiny = in_fours(towns(tmp_path, {"good": 4}, 6), values).with_config(clusters=path)
+    if problem and problem.startswith("clusters"):
+        with pytest.raises(InputError) as raised:
+            prepare(tiny.config)
+        assert problem in str(raised.value)
+        assert not TableStore(tiny.config.out).is_sealed(CLUSTERS)
+    else:
+        expected = (
+            problem or f"clusters: {path}: no two questions of tiny share a value: each counts by itself"
+        )
+        assert any(note.endswith(expected) for note in prepare(tiny.config).notes)
+
+
+@pytest.mark.usefixtures("reads_here")
+def test_the_sequential_test_looks_after_whole_clusters(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "readers_session", lambda config: contextlib.nullcontext())
+    tiny = in_fours(towns(tmp_path, {"good": QUESTIONS, "half": 20}, QUESTIONS))
+    keys = {field.name: getattr(tiny.config, field.name) for field in dataclasses.fields(JobConfig)}
+    config = SettleConfig(**{**keys, "measure": "P", "num_looks": 5, "fraction": 1.0})
+    looks = settle(config, prepare(config))
+    assert {count % SIZE for count in looks["num_queries"]} == {0}
+    # ten clusters never have ten that differ, so there is no interval; by itself each of 20 questions would be one
+    assert looks["low"].null_count() == looks.height == 5
+    assert settle(
+        dataclasses.replace(config, clusters=None), prepare(dataclasses.replace(config, clusters=None))
+    )["settled"].to_list()[-1]
