@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tiny import Tiny, compare
+from tiny import Tiny, compare, tables_text
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
@@ -104,7 +104,8 @@ def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
         "q6": "Varn",
     }
     records = [
-        {"query_id": name, "system": "right", "output": text, "id": 7} for name, text in answers.items()
+        {"query_id": name, "system": "right", "output": text, "id": 7, "seconds": int(name[1:]) / 10}
+        for name, text in answers.items()
     ]
     records += [{"query_id": name, "system": "silent", "output": ""} for name in answers if name != "q6"]
     records += [{"query_id": "q1", "system": "broken", "output": None}]
@@ -121,6 +122,9 @@ def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
     assert "right" in verdict
     assert "end to end" in verdict
     assert "documents" not in verdict.split("tiny: ")[1]
+    latency = tables_text(given).partition("how long answers take")[2]
+    assert re.search(r"\| right \| 1.000 .* \| 350.0 \| 575.0 \| 6 \|", latency)
+    assert "how long retrieval takes" not in tables_text(given)
     notes = TableStore(given.config.out).manifest(UTILITY)["config"]["notes"]
     assert notes[0].startswith("outputs: 11 given")
     assert "7 missing" in notes[0]
@@ -182,6 +186,7 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
         ([{**FIRST, "depth": 2}], [":1", "depth is 2", "1, 3", "end_to_end_depths"]),
         ([{**FIRST, "depth": "3"}], [":1", "depth is '3'"]),
         ([{**FIRST, "num_output_tokens": -1}], [":1", "num_output_tokens is -1"]),
+        ([{**FIRST, "seconds": "2"}], [":1", "seconds is '2'; it must be a number of at least 0"]),
         ([{**FIRST, "documents": "d1"}], [":1", "documents is 'd1'", "list"]),
         ([{**FIRST, "documents": ["d1", "d1"]}], [":1", "document 2", "more than once"]),
         ([{**FIRST, "doc_ids": ["d1", "d2", "d3", "d4"]}], [":1", "4 documents", "cut to 3"]),

@@ -15,7 +15,7 @@ from erag_ray.analyses.parts.formats import utility_name
 from erag_ray.analyses.parts.model import Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, part_name, rows_of
 from erag_ray.data.runs.references import END_TO_END, REFERENCE_NAMES
-from erag_ray.store.schemas import COSTS, LIST_TOKENS, QUERIES, RETRIEVAL_SECONDS
+from erag_ray.store.schemas import COSTS, GIVEN, LIST_TOKENS, QUERIES, RETRIEVAL_SECONDS
 
 
 def show_all(results: Results) -> Iterator[Part]:
@@ -140,27 +140,46 @@ HIGH_QUANTILE = 0.95
 def show_latency(view: View) -> Iterator[Table]:
     """Yield utility at the largest depth, and median and 95th percentile of the latency, for every run.
 
-    Only if the lists of any run bring seconds.
+    Of retrieval if the lists of any run bring seconds, and of answers if outputs do.
     """
+    yield from _latency(
+        view,
+        view.rows(RETRIEVAL_SECONDS),
+        "the lists bring no seconds",
+        "Latency of retrieval: milliseconds from the question to its list, as the run brings them; median "
+        "and 95th percentile over questions. utility@k: mean score of the reader's output with the first k "
+        "documents. Latencies of runs that were made on different machines, or under different load, do not "
+        "compare.",
+        ("latency", "how long retrieval takes"),
+    )
+    deepest = pl.col("depth") == pl.col("depth").max().over("run_id")
+    yield from _latency(
+        view,
+        view.rows(GIVEN).filter(pl.col("run_id") != "").filter(deepest).drop_nulls("seconds"),
+        "the outputs bring no seconds",
+        "Latency of answers: milliseconds that an output took, as its record says, at the largest depth.",
+        ("answer_latency", "how long answers take"),
+    )
+
+
+def _latency(
+    view: View, seconds: pl.DataFrame, unknown: str, caption: str, name: tuple[str, str]
+) -> Iterator[Table]:
     milliseconds = pl.col("seconds") * MILLISECONDS
-    latencies = (
-        view.rows(RETRIEVAL_SECONDS)
-        .group_by("run_id")
-        .agg(
-            median=milliseconds.median(),
-            high_quantile=milliseconds.quantile(HIGH_QUANTILE, interpolation="linear"),
-            count=pl.len(),
-        )
+    latencies = seconds.group_by("run_id").agg(
+        median=milliseconds.median(),
+        high_quantile=milliseconds.quantile(HIGH_QUANTILE, interpolation="linear"),
+        count=pl.len(),
     )
     utility = view.rows(MEANS).filter(annotator=END_TO_END)
     depth = max(utility["depth"], default=0)
     deepest = utility.filter(depth=depth).select("run_id", "mean", "low", "high")
     runs = pl.DataFrame({"run_id": view.runs}, schema={"run_id": pl.String})
     rows = runs.join(deepest, on="run_id", how="left").join(latencies, on="run_id", how="left")
-    unknown = pl.when(pl.col("count").is_null()).then(pl.lit("the lists bring no seconds"))
-    if view.results[RETRIEVAL_SECONDS].height:
+    reason = pl.when(pl.col("count").is_null()).then(pl.lit(unknown))
+    if seconds.height:
         yield listing(
-            rows_of(in_run_order(rows.with_columns(reason=unknown), view.runs)),
+            rows_of(in_run_order(rows.with_columns(reason=reason), view.runs)),
             (
                 name_field("run", "run_id"),
                 field(utility_name(depth), lambda row: estimate({**row, "reason": None}, "mean")),
@@ -168,15 +187,12 @@ def show_latency(view: View) -> Iterator[Table]:
                 field("p95 (ms)", "high_quantile", Format.TENTHS),
                 field("questions", "count", Format.COUNT, "Questions whose latency is known"),
             ),
-            caption="Latency of retrieval: milliseconds from the question to its list, as the run brings them; median "
-            "and 95th percentile over questions. utility@k: mean score of the reader's output with the first k "
-            "documents. Latencies of runs that were made on different machines, or under different load, do not "
-            "compare.",
+            caption=caption,
             is_main=view.is_only,
-            **view.about("latency", "how long retrieval takes"),
+            **view.about(*name),
         )
 
 
 OF_LATENCY = Analysis(
-    shows=(RETRIEVAL_SECONDS, MEANS, QUERIES), is_optional=True, show=show_latency, group=READER
+    shows=(RETRIEVAL_SECONDS, GIVEN, MEANS, QUERIES), is_optional=True, show=show_latency, group=READER
 )

@@ -100,10 +100,12 @@ RETRIEVAL_SECONDS = table_schema("retrieval_seconds", "run_id* query_id* seconds
 """Latency of the retrieval of each list; no row where it is unknown."""
 GOLD = table_schema("gold", "query_id* rank* doc_id")
 """The list of gold passages that a reader gets: only passages that have a text."""
-GIVEN = table_schema("given", "query_id* run_id* depth* doc_id* output? num_prompt_tokens num_output_tokens")
+GIVEN = table_schema(
+    "given", "query_id* run_id* depth* doc_id* output? num_prompt_tokens num_output_tokens seconds?"
+)
 """Outputs that exist: of a run with the first ``depth`` documents of its list (0: the list is not known), or, where
 ``run_id`` is "", with the one document ``doc_id``. A null output is missing; a number of tokens that is not known
-is 0."""
+is 0; ``seconds`` are what the output took."""
 REQUESTS = table_schema("requests", "kind* query_id* doc_ids* model reader question_key passages_key")
 """All requests, by kind; several rows may share a key. ``reader`` is the one whose labels use the responses."""
 PENDING = table_schema("pending", "question_key* passages_key* form question titles texts answers")

@@ -2,11 +2,13 @@
 
 ``{"query_id": ..., "run": ..., "output": ..., "depth"?, "documents"?}``: the output of a run (or ``system``) with the
 first ``depth`` documents of its list. ``{"query_id": ..., "doc_id": ..., "output": ...}``: the output with this
-document alone, whatever run has it. ``num_prompt_tokens`` and ``num_output_tokens`` are its lengths, where known.
+document alone, whatever run has it. ``num_prompt_tokens``, ``num_output_tokens`` and ``seconds`` are its lengths
+and its time, where known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -118,18 +120,19 @@ def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[s
         **item,
         "depth": depth,
         "output": None if values.get("output") is None else record.text("output"),
-        **{name: _count(record, name) for name in ("num_prompt_tokens", "num_output_tokens")},
+        **{name: _number(record, name, int) or 0 for name in ("num_prompt_tokens", "num_output_tokens")},
+        "seconds": _number(record, "seconds", float),
     }
 
 
-def _count(record: Record, key: str) -> int:
+def _number(record: Record, key: str, kind: type[int] | type[float]) -> float | None:
     value = record.values.get(key)
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a whole number of at least 0")
-        return 0
-    return value
+    is_number = isinstance(value, (int, kind)) and not isinstance(value, bool)
+    if value is None or (is_number and 0 <= value < math.inf):
+        return value
+    word = "whole number" if kind is int else "number"
+    record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a {word} of at least 0")
+    return None
 
 
 _Document = tuple[int, str, str | None, str | None, float | None]

@@ -64,8 +64,8 @@ def look(
         counts: [num_looks] ascending, at least 2 and at most num_queries: after how many queries one looks.
         critical: [num_looks], half-widths in standard errors, from `critical_values`.
         differs: [..., num_queries], the queries that count for `MIN_DIFFERENT` (None: those whose value is not 0).
-        clusters: [at least num_queries], whose spread and number count, as one looks after whole clusters; None: each query by
-            itself.
+        clusters: [at least num_queries], whose spread and number count, as one looks after whole ones (None: each
+            query by itself).
 
     Raises:
         ValueError: fewer than 2 queries, counts that do not ascend or go beyond the queries, a value not finite.
