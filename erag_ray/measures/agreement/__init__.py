@@ -26,6 +26,7 @@ from erag_ray.measures.agreement.families import AdjustedTest, Family, holm
 from erag_ray.measures.agreement.intervals import (
     Interval,
     mean_intervals,
+    percentiles,
     resample_weights,
     share_intervals,
     share_of,
@@ -62,6 +63,7 @@ __all__ = [
     "mean_intervals",
     "paired_differences",
     "paired_test",
+    "percentiles",
     "permutation_p_values",
     "permutations",
     "permutations_among",

@@ -1,0 +1,219 @@
+"""A comparison for each reader, then the comparison of the readers, as tables and a report."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+import rich.console
+
+from erag_ray.analyses.columns import PER_QUERY, by_dataset, table_of
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.costs import cost_text
+from erag_ray.analyses.parts.formats import number, with_interval
+from erag_ray.analyses.parts.model import (
+    Column,
+    Finding,
+    Format,
+    Report,
+    Section,
+    Verdict,
+)
+from erag_ray.analyses.parts.shapes import (
+    about,
+    crosstab,
+    estimate,
+    field,
+    listing,
+    name_field,
+    names,
+    part_name,
+    rows_of,
+)
+from erag_ray.analyses.settings import settings_of
+from erag_ray.cli.job import job_folder
+from erag_ray.comparison import compare
+from erag_ray.extras.readers.agreement import (
+    OF_LABELS,
+    ORDER,
+    READER_AGREEMENTS,
+    READER_INTERACTIONS,
+    Row,
+    interactions,
+    label_agreements,
+    orders,
+    sides_of,
+)
+from erag_ray.extras.readers.config import ReadersConfig
+from erag_ray.report.build import build_report
+from erag_ray.report.console import print_report
+from erag_ray.report.load import load
+from erag_ray.report.markdown import markdown
+from erag_ray.report.page.write import FOLDER, write_page
+from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import CLUSTERS, COSTS, QUERIES, UTILITY, TableSchema
+from erag_ray.store.tables import TableStore
+from erag_ray.support.logs import say
+
+MAX_NAMED = 3
+"""Interactions that are named in the verdict."""
+
+
+def compare_readers(config: ReadersConfig, console: rich.console.Console) -> None:
+    """Compare the runs with each reader, then the readers: seal the tables, write the report and print its verdict.
+
+    Raises:
+        InputError, JobError: as `comparison.compare`, of the first reader that raises one.
+    """
+    for name, job in config.jobs.items():
+        say(f"reader {name}: in {job.out}")
+        with job_folder(job):
+            compare(job, console)
+    if config.dry_run:
+        return
+    tables, store = _tables(config), TableStore(config.out)
+    for schema, rows in tables.items():
+        store.write(table_of(rows, schema), schema, config={"readers": list(config.readers)})
+    built = _report(config, {schema: store.read(schema) for schema in tables})
+    folder = Folder(config.out)
+    folder.write_bytes(markdown(built).encode(), "report.md")
+    write_page(folder, built, single_file=config.report.single_file, has_charts=True)
+    address = folder.address.rstrip("/")
+    print_report(
+        built, console, locations=[f"Page: {address}/{FOLDER}/index.html", f"Report: {address}/report.md"]
+    )
+
+
+def _tables(config: ReadersConfig) -> dict[TableSchema, list[Row]]:
+    """Return the rows of the two tables, made from the sealed tables of all readers."""
+    stores = {name: TableStore(job.out) for name, job in config.jobs.items()}
+    first = next(iter(stores.values()))
+    utility, values = (
+        [store.read(schema).with_columns(reader=pl.lit(name)) for name, store in stores.items()]
+        for schema in (UTILITY, PER_QUERY)
+    )
+    labelled = [part.filter(annotator="erag") for part in values]
+    settings = settings_of(config, first.read(CLUSTERS) if config.clusters else None)
+    tables: dict[TableSchema, list[Row]] = {READER_INTERACTIONS: [], READER_AGREEMENTS: []}
+    for columns in by_dataset(labelled, pl.concat(utility), first.read(QUERIES), settings):
+        for sides in sides_of(columns):
+            tables[READER_INTERACTIONS] += interactions(sides, settings)
+            tables[READER_AGREEMENTS] += [*orders(sides, settings), *label_agreements(sides, settings)]
+    return tables
+
+
+def _report(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame]) -> Report:
+    """Return the report: a line of each dataset and reader, then what depends on the reader."""
+    results = {name: load(job.out) for name, job in config.jobs.items()}
+    verdicts = [
+        dataclasses.replace(one, dataset=_line(one.dataset, name), findings=())
+        for name, result in results.items()
+        for one in build_report(result).verdict.datasets
+    ]
+    alpha = 1 - config.confidence
+    datasets = tables[READER_INTERACTIONS]["dataset"].unique().sort().to_list()
+    findings = [
+        Finding(topic="reader", text=f"{dataset}: {text}" if len(datasets) > 1 else text)
+        for dataset in datasets
+        for text in _findings(
+            {schema: rows.filter(dataset=dataset) for schema, rows in tables.items()}, alpha
+        )
+    ]
+    findings += [
+        Finding(topic="cost", text=f"cost of {name}: {cost_text(result[COSTS])}")
+        for name, result in results.items()
+    ]
+    return Report(
+        title=f"Does the best retriever depend on the reader? {', '.join(config.readers)}",
+        verdict=Verdict(
+            question="Does the best retriever depend on the reader?",
+            datasets=tuple(sorted(verdicts, key=lambda one: one.dataset)),
+            findings=tuple(findings),
+        ),
+        sections=tuple(_section(config, tables, dataset) for dataset in datasets),
+        notes=_notes(results),
+    )
+
+
+def _line(dataset: str, reader: str) -> str:
+    return f"{dataset}, {reader}"
+
+
+def _notes(results: Mapping[str, Results]) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(note for result in results.values() for note in (*result.missing, *result.notes))
+    )
+
+
+def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Iterator[str]:
+    """Yield what depends on the reader, in sentences."""
+    tested = tables[READER_INTERACTIONS].drop_nulls("p_adjusted")
+    settled = tested.filter(pl.col("p_adjusted") <= alpha).sort(pl.col("difference").abs(), descending=True)
+    for row in rows_of(settled.head(MAX_NAMED)):
+        shown = with_interval(row["difference"], row["low_adjusted"], row["high_adjusted"], drop_zero=True)
+        yield (
+            f"{row['run_a']} - {row['run_b']} depends on the reader: with {row['reader_a']} it is {shown} above "
+            f"{row['reader_b']} (p (Holm) {number(row['p_adjusted'], drop_zero=True)})"
+        )
+    if settled.height > MAX_NAMED:
+        yield f"{settled.height - MAX_NAMED} more differences of runs depend on the reader"
+    if tested.height and not settled.height:
+        least = number(min(tested["p_adjusted"]), drop_zero=True)
+        yield f"no difference of two runs depends on the reader as far as can be seen: least p (Holm) {least}"
+    for row in rows_of(tables[READER_AGREEMENTS].filter(about=ORDER).drop_nulls("value")):
+        shown = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
+        yield f"{row['reader_a']} and {row['reader_b']} order the runs with tau-b {shown}"
+    labels = {
+        (row["reader_a"], row["reader_b"]): row["value"]
+        for row in rows_of(tables[READER_AGREEMENTS].filter(about=OF_LABELS))
+    }
+    for (one, other), value in labels.items():
+        if one != other and value is not None and labels.get((other, other)) is not None:
+            shown, own = (number(tau, drop_zero=True) for tau in (value, labels[other, other]))
+            yield f"labels of {one} predict the answers of {other} with tau-b {shown}, {other}'s labels with {own}"
+
+
+def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], dataset: str) -> Section:
+    rows = {schema: table.filter(dataset=dataset) for schema, table in tables.items()}
+    interactions = rows[READER_INTERACTIONS]
+    orders, labels = (rows[READER_AGREEMENTS].filter(about=one) for one in (ORDER, OF_LABELS))
+    words = f"{config.confidence:.0%} interval"
+    readers = (name_field("reader A", "reader_a"), name_field("reader B", "reader_b"))
+    parts = [
+        listing(
+            rows_of(interactions.sort(pl.col("difference").abs(), descending=True, maintain_order=True)),
+            (
+                *readers,
+                name_field("runs", lambda row: f"{row['run_a']} - {row['run_b']}"),
+                field("A - B", functools.partial(estimate, name="difference")),
+                field("p", "p_value", Format.P_VALUE),
+                field("p (Holm)", "p_adjusted", Format.P_VALUE),
+                field("questions", "num_queries", Format.COUNT),
+            ),
+            caption="The difference of two runs with reader A minus that with reader B, paired over questions at the "
+            f"largest depth, with its {words}; p by sign flips, Holm over all pairs of runs and readers.",
+            is_main=True,
+            **about(dataset, "interactions", "which differences of runs depend on the reader"),
+        ),
+        listing(
+            rows_of(orders),
+            (*readers, field("tau-b", estimate), field("questions", "num_queries", Format.COUNT)),
+            caption=f"Kendall's tau-b of the mean scores of the runs with two readers, with its bootstrap {words}.",
+            **about(dataset, "orders", "how far two readers agree on the order of the runs"),
+        ),
+        crosstab(
+            [((str(name),), part) for (name,), part in labels.group_by("reader_a", maintain_order=True)],
+            names("labels of"),
+            "reader_b",
+            {name: Column(f"answers of {name}") for name in config.readers},
+            estimate,
+            caption="Kendall's tau-b, question by question, of P by the labels of one reader and the end-to-end score "
+            f"of another, mean over runs, with its bootstrap {words}.",
+            **about(dataset, "labels", "whose labels predict whose answers"),
+        ),
+    ]
+    return Section(
+        name=part_name("dataset", dataset), title=dataset, parts=tuple(part for part in parts if part.rows)
+    )
