@@ -267,7 +267,7 @@ def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
     diagnostics = Diagnostics()
     loaded = load_outputs([str(path)], [], [5], diagnostics)
     assert not diagnostics.num_errors
-    assert loaded.outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2)]
+    assert loaded.outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2, None)]
     assert loaded.entries.select("run_id", "query_id", "rank", "doc_id", "text").rows() == [
         ("rag", "q1", 1, "d1", "Ann built it.")
     ]

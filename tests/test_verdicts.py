@@ -189,14 +189,17 @@ def test_corrected_means_are_those_of_people() -> None:
     people = (generator.random(2000) < 0.7).astype(float)
     score = np.where(generator.random(2000) < 0.7, people, 0.0)
     names = {"dataset": "d", "reader": "r", "score": "match", "run_id": "a", "depth": 0}
-    settings = SimpleNamespace(settings=SimpleNamespace(num_resamples=200, seed=0, confidence=0.95))
+    settings = SimpleNamespace(
+        settings=SimpleNamespace(num_resamples=200, seed=0, confidence=0.95, clusters=None)
+    )
     corrected, inside = [], 0
     for _ in range(40):
         is_judged = generator.random(2000) < 0.2
         verdict = [
             one if seen else None for one, seen in zip(people.tolist(), is_judged.tolist(), strict=True)
         ]
-        rows = pl.DataFrame({"value": score, "verdict": verdict}, schema_overrides={"verdict": pl.Float64})
+        columns = {"query_id": list(map(str, range(2000))), "value": score, "verdict": verdict}
+        rows = pl.DataFrame(columns, schema_overrides={"verdict": pl.Float64})
         row = _corrected(settings, names, rows).to_dicts()[0]  # type: ignore[arg-type]
         corrected.append(row["corrected"])
         inside += row["low"] <= people.mean() <= row["high"]

@@ -170,7 +170,7 @@ def _cluster_counts(queries: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFra
         sized.group_by("dataset")
         .agg(
             num_queries=pl.len(),
-            alone=pl.col("cluster").null_count(),
+            by_itself=pl.col("cluster").null_count(),
             values=pl.col("cluster").drop_nulls().n_unique(),
             largest=pl.col("size").filter(named).max().fill_null(1),
         )
@@ -182,21 +182,21 @@ def check_clusters(
     path: str, queries: pl.DataFrame, clusters: pl.DataFrame, diagnostics: Diagnostics
 ) -> None:
     """Check that each dataset has two clusters: chance cannot be told from one."""
-    for name, count, alone, values, _ in _cluster_counts(queries, clusters).iter_rows():
-        if count > 1 and values + alone < 2:
+    for name, count, by_itself, values, _ in _cluster_counts(queries, clusters).iter_rows():
+        if count > 1 and values + by_itself < 2:
             text = f"clusters: {path}: all {count:,} questions of {name} are one cluster, and a test needs several"
             diagnostics.error("config key clusters", f"{text}. Name another path, or leave clusters out")
 
 
 def cluster_notes(path: str, queries: pl.DataFrame, clusters: pl.DataFrame) -> Iterator[str]:
     """Yield what intervals and tests resample in each dataset."""
-    for name, count, alone, values, largest in _cluster_counts(queries, clusters).iter_rows():
+    for name, count, by_itself, values, largest in _cluster_counts(queries, clusters).iter_rows():
         if largest < 2:
             yield f"clusters: {path}: no two questions of {name} share a value: each counts by itself"
             continue
-        by_itself = f"; {alone:,} have no value and count by themselves" if alone else ""
-        units = f"{values + alone:,} clusters of up to {largest:,} questions"
-        yield f"clusters: {path}: intervals and tests of the {count:,} questions of {name} resample {units}{by_itself}"
+        others = f"; {by_itself:,} have no value and count by themselves" if by_itself else ""
+        units = f"{values + by_itself:,} clusters of up to {largest:,} questions"
+        yield f"clusters: {path}: intervals and tests of the {count:,} questions of {name} resample {units}{others}"
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:

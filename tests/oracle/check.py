@@ -35,7 +35,7 @@ TABLES = {
     "runs": ("run_id query_id rank", "doc_id score"),
     "retrieval_seconds": ("run_id query_id", "seconds"),
     "gold": ("query_id rank", "doc_id"),
-    "given": ("query_id run_id depth doc_id", "output num_prompt_tokens num_output_tokens"),
+    "given": ("query_id run_id depth doc_id", "output num_prompt_tokens num_output_tokens seconds"),
     "labels": ("reader score annotator query_id doc_id", "label"),
     "utility": ("reader score run_id query_id depth", "value"),
     "document_outputs": ("reader query_id doc_id", "output"),

@@ -91,7 +91,9 @@ def _orders_of_clusters(clusters: Clusters, num_permutations: int, seed: int) ->
     return orders
 
 
-def permutations_among(orders: Orders, selected: npt.NDArray[np.bool_], *, has_clusters: bool) -> Orders:
+def permutations_among(
+    orders: Orders, selected: npt.NDArray[np.bool_], *, has_clusters: bool = False
+) -> Orders:
     """Restrict orders to the selected queries, renumbered: [num_permutations, num_selected]."""
     count = int(selected.sum())
     if count <= MAX_FOR_EVERY_ORDER and not has_clusters:
