@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from erag_ray.analyses.parts.formats import counted, number, with_documents, with_interval
+from erag_ray.analyses.parts.formats import counted, number, p_text, with_documents, with_interval
 from erag_ray.analyses.parts.model import Finding
 from erag_ray.analyses.standing import Comparison, Standing
 from erag_ray.measures.agreement import TIE_DIGITS
@@ -104,7 +104,7 @@ def _nearest(standing: Standing) -> str:
 
 def _lead(standing: Standing, rival: Comparison) -> str:
     over = f" over {counted(rival.num_queries, 'question')}" if rival.num_dropped else ""
-    return f"{_difference(standing, rival)}{over}, p {_p(rival.p)}{_corrected(standing)}"
+    return f"{_difference(standing, rival)}{over}, p {p_text(rival.p)}{_corrected(standing)}"
 
 
 def _difference(standing: Standing, rival: Comparison) -> str:
@@ -200,12 +200,6 @@ def other_depths(standing: Standing) -> Iterator[Finding]:
     ]
     if texts:
         yield Finding(topic="depth", text=f"at other depths: {_listed(texts, '; ', '; ')}")
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "not known"
-    return "< .001" if value < 0.001 else _number(value)
 
 
 def _listed(names: Sequence[str], last: str = ", ", between: str = ", ") -> str:

@@ -106,6 +106,11 @@ def p_number(value: float | None) -> str:
     return MISSING if value is None else number(value) if value >= 0.001 else f"{value:.1e}"
 
 
+def p_text(value: float | None) -> str:
+    """Return a p-value in a sentence."""
+    return "not known" if value is None else "< .001" if value < 0.001 else number(value, drop_zero=True)
+
+
 def with_interval(
     value: float | None, low: float | None, high: float | None, digits: int = 3, *, drop_zero: bool = False
 ) -> str:

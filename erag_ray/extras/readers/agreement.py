@@ -18,16 +18,17 @@ from erag_ray.measures.agreement import (
     percentiles,
     resampled_agreement,
 )
-from erag_ray.store.schemas import STRING, table_schema
+from erag_ray.store.schemas import STRING, VALUE, table_schema
 
 TWO_READERS = {"reader_a": STRING, "reader_b": STRING}
 READER_INTERACTIONS = table_schema(
     "reader_interactions",
-    "dataset* score* depth* reader_a* reader_b* run_a* run_b* difference? low? high? p_value? low_adjusted? "
-    "high_adjusted? p_adjusted? num_queries num_dropped",
+    "dataset* score* depth* reader_a* reader_b* run_a* run_b* with_a? with_b? difference? low? high? p_value? "
+    "low_adjusted? high_adjusted? p_adjusted? num_queries num_dropped",
     **TWO_READERS,
+    **dict.fromkeys(("with_a", "with_b"), VALUE),
 )
-"""The difference of two runs with one reader minus that with another, paired over questions, Holm over all."""
+"""The difference of two runs with one reader minus that with another, over the same questions, Holm over all."""
 READER_AGREEMENTS = table_schema(
     "reader_agreements",
     "dataset* score* depth* about* reader_a* reader_b* value? low? high? num_queries",
@@ -86,11 +87,14 @@ def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
         for a, b in itertools.combinations(range(len(sides.runs)), 2):
             differences = [paired_differences(table[:, a], table[:, b]) for table in (one, other)]
             both = paired_differences(*differences)
-            count = int(np.isfinite(both).sum())
+            is_judged = np.isfinite(both)
+            count = int(is_judged.sum())
+            means = [float(one[is_judged].mean()) if count else None for one in differences]
             pair = {"run_a": sides.runs[a], "run_b": sides.runs[b]}
             readers = {"reader_a": reader_a, "reader_b": reader_b}
             counts = {"num_queries": count, "num_dropped": len(both) - count}
-            rows.append({**sides.names, **readers, **pair, **counts})
+            of_both = dict(zip(("with_a", "with_b"), means, strict=True))
+            rows.append({**sides.names, **readers, **pair, **of_both, **counts})
             tests.append(family.add(both, clusters=clusters) if count else None)
     adjusted = family.adjusted(alpha)
     for row, index in zip(rows, tests, strict=True):

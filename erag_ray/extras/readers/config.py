@@ -23,7 +23,7 @@ class ReadersConfig(JobConfig):
     """The readers, at least two: name -> the keys of reader. Each gets the same questions, lists and documents, and a
     report of its own in <out>/NAME."""
 
-    def _check_readers(self) -> None:
+    def _check(self) -> None:
         require(len(self.readers) > 1, "readers: name at least two; erag-ray compare has one")
         require(self.reader == ReaderConfig(), "reader: name it among readers")
         require(not self.outputs, "outputs: systems are runs of erag-ray compare; leave it out")

@@ -12,7 +12,8 @@ import rich.console
 from erag_ray.analyses.columns import PER_QUERY, by_dataset, table_of
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.costs import cost_text
-from erag_ray.analyses.parts.formats import number, with_interval
+from erag_ray.analyses.paired import pair_name
+from erag_ray.analyses.parts.formats import number, p_text, with_interval
 from erag_ray.analyses.parts.model import (
     Column,
     Finding,
@@ -57,6 +58,7 @@ from erag_ray.store.schemas import CLUSTERS, COSTS, QUERIES, UTILITY, TableSchem
 from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
 
+QUESTION = "Does the best retriever depend on the reader?"
 MAX_NAMED = 3
 """Interactions that are named in the verdict."""
 
@@ -126,9 +128,9 @@ def _report(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame]) -
         for name, result in results.items()
     ]
     return Report(
-        title=f"Does the best retriever depend on the reader? {', '.join(config.readers)}",
+        title=QUESTION,
         verdict=Verdict(
-            question="Does the best retriever depend on the reader?",
+            question=QUESTION,
             datasets=tuple(sorted(verdicts, key=lambda one: one.dataset)),
             findings=tuple(findings),
         ),
@@ -154,14 +156,15 @@ def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Itera
     for row in rows_of(settled.head(MAX_NAMED)):
         shown = with_interval(row["difference"], row["low_adjusted"], row["high_adjusted"], drop_zero=True)
         yield (
-            f"{row['run_a']} - {row['run_b']} depends on the reader: with {row['reader_a']} it is {shown} above "
-            f"{row['reader_b']} (p (Holm) {number(row['p_adjusted'], drop_zero=True)})"
+            f"{pair_name(row)} is {number(row['with_a'], drop_zero=True)} with {row['reader_a']} and "
+            f"{number(row['with_b'], drop_zero=True)} with {row['reader_b']}: it depends on the reader, by {shown}, "
+            f"p {p_text(row['p_adjusted'])} (Holm)"
         )
     if settled.height > MAX_NAMED:
         yield f"{settled.height - MAX_NAMED} more differences of runs depend on the reader"
     if tested.height and not settled.height:
-        least = number(min(tested["p_adjusted"]), drop_zero=True)
-        yield f"no difference of two runs depends on the reader as far as can be seen: least p (Holm) {least}"
+        least = p_text(min(tested["p_adjusted"]))
+        yield f"no difference of two runs is known to depend on the reader: the least p is {least} (Holm)"
     for row in rows_of(tables[READER_AGREEMENTS].filter(about=ORDER).drop_nulls("value")):
         shown = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
         yield f"{row['reader_a']} and {row['reader_b']} order the runs with tau-b {shown}"
@@ -186,7 +189,9 @@ def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], 
             rows_of(interactions.sort(pl.col("difference").abs(), descending=True, maintain_order=True)),
             (
                 *readers,
-                name_field("runs", lambda row: f"{row['run_a']} - {row['run_b']}"),
+                name_field("runs", pair_name),
+                field("with A", "with_a"),
+                field("with B", "with_b"),
                 field("A - B", functools.partial(estimate, name="difference")),
                 field("p", "p_value", Format.P_VALUE),
                 field("p (Holm)", "p_adjusted", Format.P_VALUE),
