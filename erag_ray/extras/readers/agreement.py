@@ -137,13 +137,13 @@ def label_agreements(sides: Sides, settings: Settings) -> Iterator[Row]:
     for (labels_of, labels), (reader, scores) in itertools.product(
         sides.labels.items(), sides.scores.items()
     ):
-        found, num_queries = [], 0
+        agreements, num_queries = [], 0
         for x, y in zip(labels.T, scores.T, strict=True):
             is_judged = np.isfinite(x + y)
             weights = sides.columns.draws.among(is_judged).weights
-            found.append(resampled_agreement(x[is_judged], y[is_judged], STATISTIC, weights))
+            agreements.append(resampled_agreement(x[is_judged], y[is_judged], STATISTIC, weights))
             num_queries = max(num_queries, int(is_judged.sum()))
-        known = [one for one in found if one is not None]
+        known = [one for one in agreements if one is not None]
         if known:
             value = sign * float(np.mean([one.value for one in known]))
             interval = percentiles(sign * np.mean([one.values for one in known], axis=0), settings.confidence)

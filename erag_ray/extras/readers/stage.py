@@ -174,8 +174,8 @@ def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Itera
     }
     for (one, other), value in labels.items():
         if one != other and value is not None and labels.get((other, other)) is not None:
-            shown, own = (number(tau, drop_zero=True) for tau in (value, labels[other, other]))
-            yield f"labels of {one} predict the answers of {other} with tau-b {shown}, {other}'s labels with {own}"
+            shown, itself = (number(tau, drop_zero=True) for tau in (value, labels[other, other]))
+            yield f"labels of {one} predict the answers of {other} with tau-b {shown}, {other}'s labels with {itself}"
 
 
 def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], dataset: str) -> Section:
