@@ -24,8 +24,9 @@ from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.cluster.gpus import gpu_names, process_environment
 from erag_ray.inference.cluster.session import FREE_CPUS, gpu_room, nodes_alive, num_gpus_of, wait_for_gpus
 from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors
+from erag_ray.inference.watchdog import described_limit
 from erag_ray.inference.work import Done, Work, sum_counts
-from erag_ray.models import Resources
+from erag_ray.models import Resources, model_class
 from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
 from erag_ray.support.errors import InputError, JobError
@@ -171,15 +172,17 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     # a reader without a block would load its model for nothing
     pool = dataclasses.replace(pool, size=max(1, min(pool.size, -(-work.num_requests // rows))))
     _quiet_data()
+    arguments = actor_arguments(work, config, job, pool)
     if config.progress:
         logger.info("%s", pool.described(nodes_alive()))
+        logger.info("%s", described_limit(arguments["max_batch_seconds"]))
     coordinator = start_coordinator(config.max_cost, pool.size)
     counted = (
         _shards(work.requests)
         .repartition(target_num_rows_per_block=rows)
         .map_batches(
             ModelActor,
-            fn_constructor_kwargs=actor_arguments(work, config, job, pool) | {"coordinator": coordinator},
+            fn_constructor_kwargs=arguments | {"coordinator": coordinator},
             batch_size=rows,
             batch_format="pyarrow",
             zero_copy_batch=True,
@@ -221,6 +224,7 @@ def _stop(coordinator: Any) -> None:
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:
+    has_timeouts = config.max_batch_seconds == "auto" and model_class(work.config.kind).has_timeouts
     return {
         "config": work.config,
         "model": work.model,
@@ -229,7 +233,7 @@ def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict
         "job": job,
         "num_threads": pool.num_threads,
         "write_every_seconds": config.write_every_seconds,
-        "max_batch_seconds": config.max_batch_seconds,
+        "max_batch_seconds": None if has_timeouts else config.max_batch_seconds,
         "memory_share": 1 / pool.num_together,
         "max_cost": None if config.max_cost is None else config.max_cost / pool.size,
     }
@@ -270,5 +274,5 @@ def _quiet_data() -> None:
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     if NO_PROGRESS not in os.environ:
-        # loading, or a block of a slow model, may take longer; max_batch_seconds ends hanging batches
+        # loading, or a block of a slow model, may take longer; `Watchdog` has limits
         context.execution_no_progress_timeout_s = -1

@@ -209,7 +209,8 @@ def _left_of_cost(config: JobConfig, costs: pl.DataFrame, model: str) -> float |
 
 def reads_here(config: JobConfig) -> bool:
     """Return whether this process runs the requests: num_readers is 0, or Ray is not installed and nothing needs it."""
-    asks_for_ray = (config.num_readers, config.ray_address, config.wait_for_gpus, config.max_batch_seconds)
+    has_limit = isinstance(config.max_batch_seconds, float)
+    asks_for_ray = (config.num_readers, config.ray_address, config.wait_for_gpus, has_limit)
     return config.num_readers == 0 or (not any(asks_for_ray) and importlib.util.find_spec("ray") is None)
 
 
