@@ -209,7 +209,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     installed: none, this process reads)."""
 
     wait_for_gpus: AtLeast1 | None = None
-    """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""
+    """GPUs that the cluster is to have: the job waits for them (null: what is there)."""
+
+    placement_timeout: Above0 | None = 1800.0
+    """Seconds that the job waits for wait_for_gpus, or while no reader gets the CPUs and GPUs that it needs; then it
+    fails (null: no limit)."""
 
     cpus_per_reader: AtLeast1 | None = None
     """CPU cores of each reader actor (null: an even share on GPUs, all cores without)."""

@@ -22,7 +22,9 @@ import ray
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.cluster.gpus import gpu_names, process_environment
-from erag_ray.inference.cluster.session import FREE_CPUS, gpu_room, nodes_alive, num_gpus_of, wait_for_gpus
+from erag_ray.inference.cluster.nodes import gpu_room, gpu_rooms, nodes_alive, num_gpus_of, wait_for_gpus
+from erag_ray.inference.cluster.placement import PlacementCheck
+from erag_ray.inference.cluster.session import FREE_CPUS
 from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors
 from erag_ray.inference.watchdog import described_limit
 from erag_ray.inference.work import Done, Work, sum_counts
@@ -91,11 +93,14 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     fewer than `FREE_CPUS` logical CPUs, or fit on no node, is scheduled without reserving any.
 
     Raises:
-        JobError: the cluster has too few GPUs, also after waiting.
+        JobError: the cluster has too few GPUs, also after waiting, or no node has enough for one actor.
     """
-    wait_for_gpus(config.wait_for_gpus)
+    wait_for_gpus(config.wait_for_gpus, config.placement_timeout)
     nodes = nodes_alive()
-    room = [gpu_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
+    # a cluster without GPUs computes on CPUs
+    each = resources.num_gpus if num_gpus_of(nodes) else 0.0
+    advice = "A reader takes GPUs of one node: lower the number, or add nodes with more GPUs"
+    room = gpu_rooms(nodes, each, "GPUs of a reader (tensor_parallel_size)", advice)
     sharing = actors_per_gpu(config, resources, nodes, room)
     size = config.num_readers or max(sum(room) * sharing, 1)
     per_room = math.ceil(size / sum(room)) if sum(room) else 0
@@ -163,7 +168,8 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     """Run the requests, and return when their responses are in the store.
 
     Raises:
-        JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
+        JobError: the store cannot be written, the reader cannot go on, or none gets the resources that it needs; the
+            responses so far are kept.
         ray.exceptions.RayError: a reader failed for another reason; the job can be started again.
     """
     pool = plan_pool(config, work.resources)
@@ -192,6 +198,9 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
             runtime_env={"env_vars": process_environment(pool.num_gpus)},
         )
     )
+    needs = f"CPU {pool.num_cpus}, GPU {pool.num_gpus:g}"
+    check = functools.partial(PlacementCheck, ModelActor.__name__, needs, config.placement_timeout)
+    counted.context.custom_execution_callback_classes.append(check)  # type: ignore[arg-type]
     count = functools.partial(_num_responses, coordinator, work.num_requests, [0])
     shown = progress(count, work.num_requests, f"{pool.size} x {work.model}")
     with (
@@ -274,5 +283,5 @@ def _quiet_data() -> None:
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     if NO_PROGRESS not in os.environ:
-        # loading, or a block of a slow model, may take longer; `Watchdog` has limits
+        # loading, or a block of a slow model, may take longer; `Watchdog` and `PlacementCheck` have limits for both
         context.execution_no_progress_timeout_s = -1
