@@ -13,8 +13,8 @@ from pending_requests import pending, work_of
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference.cluster import placement
-from erag_ray.inference.cluster.placement import PlacementCheck
+from erag_ray.inference.cluster import nodes
+from erag_ray.inference.cluster.nodes import PlacementCheck
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.pool import run
 from erag_ray.inference.work import Work
@@ -47,7 +47,7 @@ def two_readers(folder: pathlib.Path) -> tuple[Work, JobConfig]:
 def test_readers_that_get_no_cpus_end_the_job_with_what_to_change(
     other_job: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(nodes, "LOOK_SECONDS", 0.5)
     work, config = two_readers(tmp_path)
     message = (
         r"placement_timeout: all readers wait for resources since \d s: each needs CPU 1, GPU 0\. The nodes have "
@@ -68,14 +68,14 @@ def test_readers_that_wait_are_named_and_start_when_there_is_room(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name, value in {"LOOK_SECONDS": 0.5, "LINE_SECONDS": 1.0}.items():
-        monkeypatch.setattr(placement, name, value)
+        monkeypatch.setattr(nodes, name, value)
 
     def warn(text: str, *arguments: object) -> None:
         lines.append(text % arguments)
         ray.kill(other_job)
 
     lines = list[str]()
-    monkeypatch.setattr(placement.logger, "warning", warn)
+    monkeypatch.setattr(nodes.logger, "warning", warn)
     work, config = two_readers(tmp_path)
     with ray_session():
         assert run(work, config, "job").num_responses == 60
@@ -84,10 +84,10 @@ def test_readers_that_wait_are_named_and_start_when_there_is_room(
 
 
 def test_a_reader_that_runs_keeps_the_job_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(nodes, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(PlacementCheck, "_advice", lambda self: "each needs GPU 1")
     now = [0.0]
-    monkeypatch.setattr(placement.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(nodes.time, "monotonic", lambda: now[0])
     counts = [(2, 0), (1, 1), (1, 1), (2, 0), (2, 0)]
     monkeypatch.setattr(PlacementCheck, "_counts", lambda self: counts.pop(0))
     check = PlacementCheck("ModelActor", "GPU 1", 100.0)

@@ -177,7 +177,7 @@ class ModelActor:
         self._sums, self._notes = Counter[str](), Counter[str]()
         self._budget = Budget(config, max_cost)
         self._coordinator, self._process = coordinator, uuid.uuid4().hex
-        self._writer: Writer[tuple[int, Response]] | None = None
+        self._writer: Writer | None = None
         self._is_stopping = False
         self._fault: InputError | JobError | None = None
         # raised with the first block: Ray would hide an error of the constructor in a message of its own

@@ -22,8 +22,14 @@ import ray
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.cluster.gpus import gpu_names, process_environment
-from erag_ray.inference.cluster.nodes import gpu_room, gpu_rooms, nodes_alive, num_gpus_of, wait_for_gpus
-from erag_ray.inference.cluster.placement import PlacementCheck
+from erag_ray.inference.cluster.nodes import (
+    PlacementCheck,
+    gpu_room,
+    gpu_rooms,
+    nodes_alive,
+    num_gpus_of,
+    wait_for_gpus,
+)
 from erag_ray.inference.cluster.session import FREE_CPUS
 from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors
 from erag_ray.inference.watchdog import described_limit
@@ -108,7 +114,8 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     capacities = [slots * per_room if per_room else size for slots in room]
     share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, size)
     num_cpus = min(config.cpus_per_reader or resources.num_cpus or share, share)
-    on_a_node = readers_on_a_node([int(node.get("CPU", 0)) for node in nodes], num_cpus, size)
+    # of readers that reserve no CPUs, all may be on one node
+    on_a_node = min(size, max(int(node.get("CPU", 0)) // num_cpus for node in nodes)) if num_cpus else size
     num_together = max(gpu_room(1, num_gpus), 1) if num_gpus else on_a_node
     return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together)
 
@@ -129,11 +136,6 @@ def actors_per_gpu(
     share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, sum(capacities))
     num_cpus = min(config.cpus_per_reader or share, share)
     return SHARING_ACTORS if num_cpus >= CPUS_OF_SHARING_ACTOR else 1
-
-
-def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
-    """Return the maximum of readers on one node with ``num_cpus`` each; ``size`` if they reserve none."""
-    return min(size, max(node_cpus // num_cpus for node_cpus in cpus)) if num_cpus else size
 
 
 def largest_share(cpus: Sequence[int], capacities: Sequence[int], size: int) -> int:
