@@ -22,6 +22,7 @@ from hanging import QuickActor
 from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import Tiny
 
+from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import pool, watchdog
 from erag_ray.inference.actor import (
@@ -405,16 +406,15 @@ def test_the_limit_of_a_batch_is_by_the_slowest_one_before_it(monkeypatch: pytes
     assert timers[-1] == watchdog.END_SECONDS + watchdog.CHECK_SECONDS
 
 
-@pytest.mark.parametrize(
-    ("seconds", "line"),
-    [
-        ("auto", "limit of a batch: 20 times the slowest one, at least 600 s (max_batch_seconds)"),
-        (90.0, "limit of a batch: 90 s (max_batch_seconds)"),
-        (None, "limit of a batch: none (max_batch_seconds)"),
-    ],
-)
-def test_the_limit_of_a_batch_is_named(seconds: MaxBatchSeconds, line: str) -> None:
-    assert watchdog.described_limit(seconds) == line
+def test_served_models_have_limits_of_their_own_unless_the_job_sets_one() -> None:
+    lines = []
+    for kind, seconds in [("echo", "auto"), ("served", "auto"), ("served", 90.0), ("echo", None)]:
+        work: Any = types.SimpleNamespace(config=ReaderConfig(kind=kind), model="", forms=())
+        config = JobConfig(max_batch_seconds=seconds)
+        arguments = pool.actor_arguments(work, config, "job", pool.Pool(size=1, num_cpus=1, num_gpus=0))
+        lines.append(watchdog.described_limit(arguments["max_batch_seconds"]))
+    limits = ("20 times the slowest one, at least 600 s", "none", "90 s", "none")
+    assert lines == [f"limit of a batch: {limit} (max_batch_seconds)" for limit in limits]
 
 
 def fail_one(tiny: Tiny, kind: str) -> None:

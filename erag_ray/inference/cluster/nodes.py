@@ -113,13 +113,13 @@ class PlacementCheck:
             self._any_at = now
         if not num_waiting:
             self._all_at, self._is_named = now, False
-        if self._timeout is not None and now - self._any_at > self._timeout:
-            text = f"placement_timeout: all readers wait for resources since {now - self._any_at:.0f} s"
-            raise JobError(f"{text}: {self._advice()}; {RESUME_ADVICE}")
         if now - self._all_at > LINE_SECONDS and not self._is_named:
             self._is_named = True
             text = f"{num_waiting} of {num_waiting + num_placed} readers wait for resources"
             logger.warning("%s: %s", text, self._advice())
+        if self._timeout is not None and now - self._any_at > self._timeout:
+            text = f"placement_timeout: no reader has had its resources for {now - self._any_at:.0f} s"
+            raise JobError(f"{text}: {self._advice()}; {RESUME_ADVICE}")
 
     def _counts(self) -> tuple[int, int]:
         """Return the number of actors that wait for resources, and of those that have a process."""
