@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
 import pathlib
+import re
 import time
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,15 +18,27 @@ import pyarrow as pa
 import pytest
 import torch
 from failing import Characters
+from hanging import QuickActor
 from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import Tiny
 
+from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference.actor import ISOLATED_ROWS, MAX_ENDS, NOTES, Attempt, ModelActor, responses_table
+from erag_ray.inference import pool, watchdog
+from erag_ray.inference.actor import (
+    ISOLATED_ROWS,
+    MAX_ENDS,
+    MAX_LOADS,
+    NOTES,
+    Attempt,
+    ModelActor,
+    responses_table,
+)
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.pool import run
 from erag_ray.inference.stage import run_stage
+from erag_ray.inference.watchdog import MaxBatchSeconds
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model, model_id
 from erag_ray.models.echo import EchoModel
@@ -58,7 +73,7 @@ LOST = "CUDA error: an illegal memory access was encountered"
 
 
 class Poisoned(Characters):
-    """Ends its process, or takes very long, on some questions."""
+    """Ends its process on some questions."""
 
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
         questions = ["".join(map(chr, prompt.segments[0])) for prompt in prompts]
@@ -66,10 +81,6 @@ class Poisoned(Characters):
             raise Died
         if any("illegal" in question for question in questions):
             raise RuntimeError(LOST)
-        if any("exit" in question for question in questions):
-            os._exit(1)
-        if any("slow" in question for question in questions):
-            time.sleep(60)
         return super().generate(prompts)
 
 
@@ -158,6 +169,7 @@ def test_another_error_is_not_taken_for_it() -> None:
 
 
 POISONED = ReaderConfig(kind=f"{__name__}:Poisoned", batch_size=8)
+HANGS = ReaderConfig(kind="hanging:Hangs")
 
 
 def actor(folder: pathlib.Path, job: str = "job") -> ModelActor:
@@ -184,8 +196,8 @@ def attempts(folder: pathlib.Path, block: pa.Table, most: int = 20) -> int:
     raise AssertionError("it never ends")
 
 
-def stored(folder: pathlib.Path) -> pl.DataFrame:
-    store = ResponseStore(str(folder), model_id(make_model(POISONED)))
+def stored(folder: pathlib.Path, reader: ReaderConfig = POISONED) -> pl.DataFrame:
+    store = ResponseStore(str(folder), model_id(make_model(reader)))
     return as_frame(
         pa.concat_tables(store.folder.read_parquet(name) for name in store.folder.names(suffix=".parquet"))
     )
@@ -271,7 +283,7 @@ def test_processes_that_end_one_after_the_other_end_the_job(
     for _ in range(MAX_ENDS):
         with pytest.raises(Died):
             list(actor(tmp_path)(block))
-    match = rf"^{MAX_ENDS} processes in a row lost their GPU: .*illegal memory access.*kept"
+    match = rf"^{MAX_ENDS} processes in a row ended without a response, the last one: .*illegal memory access.*kept"
     with pytest.raises(JobError, match=match):
         list(actor(tmp_path)(block))
     assert stored(tmp_path).height < MAX_ENDS
@@ -325,20 +337,84 @@ def test_a_store_that_cannot_be_written_is_told_at_once(local_ray: None, tmp_pat
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("seconds", ["auto", 2.0])
 def test_real_processes_that_end_or_hang_lose_no_other_request(
-    local_ray: None, tmp_path: pathlib.Path
+    local_ray: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, seconds: MaxBatchSeconds
 ) -> None:
+    monkeypatch.setattr(pool, "ModelActor", QuickActor)
     questions = [f"question {number}" for number in range(60)]
-    questions[7], questions[31] = "exit now", "slow one"
-    work, config = work_of(tmp_path, pending(*questions), POISONED)
+    questions[7], questions[31], questions[50] = "exit now", "slow one", "stuck in native code"
+    work, config = work_of(tmp_path, pending(*questions), HANGS)
     with ray_session():
-        done = run(work, config, "job")
-    found = stored(tmp_path).sort("question_key")
+        done = run(work, dataclasses.replace(config, max_batch_seconds=seconds), "job")
+    rows = stored(tmp_path, HANGS).sort("question_key")
     # what dead processes wrote counts, and its tokens
-    assert (done.num_responses, done.num_prompt_tokens) == (60, found["num_prompt_tokens"].sum())
-    assert found["question_key"].to_list() == list(range(60))
-    assert found.filter(pl.col("error").is_not_null())["question_key"].to_list() == [7, 31]
+    assert (done.num_responses, done.num_prompt_tokens) == (60, rows["num_prompt_tokens"].sum())
+    assert rows["question_key"].to_list() == list(range(60))
+    failed = rows.filter(pl.col("error").is_not_null())
+    assert failed["question_key"].to_list() == [7, 31, 50]
+    reasons = [
+        "a crash, or max_batch_seconds",
+        "a batch took longer than . s",
+        "a crash, or max_batch_seconds",
+    ]
+    for reason, error in zip(reasons, failed["error"], strict=True):
+        assert re.search(rf"ended twice while running this \({reason}", error)
     assert not notes(tmp_path)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("num_hangs", [1, 99])
+def test_a_model_that_hangs_while_loading_is_loaded_again_and_at_last_ends_the_job(
+    local_ray: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, num_hangs: int
+) -> None:
+    monkeypatch.setattr(pool, "ModelActor", QuickActor)
+    reader = dataclasses.replace(HANGS, model=f"{tmp_path}:{num_hangs}")
+    work, config = work_of(tmp_path, pending("question"), reader)
+    failing = pytest.raises(
+        JobError, match=r"3 processes in a row ended while loading the model: a crash, or"
+    )
+    with ray_session(), failing if num_hangs > MAX_LOADS else contextlib.nullcontext():
+        run(work, config, "job")
+        assert stored(tmp_path, reader)["error"].to_list() == [None]
+    assert len(list(tmp_path.glob("loading-*"))) == min(num_hangs, MAX_LOADS)
+
+
+def test_the_limit_of_a_batch_is_by_the_slowest_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    timers, ends = list[float](), list[TimeoutError]()
+    timer = types.SimpleNamespace(
+        dump_traceback_later=lambda seconds, **options: timers.append(seconds),
+        dump_traceback=lambda file: None,
+    )
+    monkeypatch.setattr(watchdog, "faulthandler", timer)
+    for name, value in {"LOAD_SECONDS": 99.0, "MIN_BATCH_SECONDS": 0.1, "CHECK_SECONDS": 0.01}.items():
+        monkeypatch.setattr(watchdog, name, value)
+    dog = watchdog.Watchdog("auto", ends.append)
+    dog.start()
+    time.sleep(0.05)
+    dog.stop()
+    assert 0.05 <= dog.slowest < 1.0
+    assert 98.0 < timers[-1] < 100.0
+    # nothing is measured, so nothing is late
+    time.sleep(0.2)
+    assert not ends
+    dog.slowest = 0.001
+    dog.start()
+    time.sleep(0.5)
+    assert [str(end) for end in ends] == ["a batch took longer than 0 s (max_batch_seconds)"]
+    # the reason may not be writable
+    assert timers[-1] == watchdog.END_SECONDS + watchdog.CHECK_SECONDS
+
+
+def test_served_models_have_limits_of_their_own_unless_the_job_sets_one() -> None:
+    lines = []
+    for kind, seconds in [("echo", "auto"), ("served", "auto"), ("served", 90.0), ("echo", None)]:
+        work: Any = types.SimpleNamespace(config=ReaderConfig(kind=kind), model="", forms=())
+        config = JobConfig(max_batch_seconds=seconds)
+        arguments = pool.actor_arguments(work, config, "job", pool.Pool(size=1, num_cpus=1, num_gpus=0))
+        lines.append(watchdog.described_limit(arguments["max_batch_seconds"]))
+    limits = ("20 times the slowest one, at least 600 s", "none", "90 s", "none")
+    assert lines == [f"limit of a batch: {limit} (max_batch_seconds)" for limit in limits]
 
 
 def fail_one(tiny: Tiny, kind: str) -> None:

@@ -75,7 +75,7 @@ def test_a_pool_has_no_more_actors_than_gpus(num_actors: int, gpus_per_actor: fl
     search = SearchConfig(num_actors=num_actors, gpus_per_actor=gpus_per_actor)
     assert tasks.num_actors(search, nodes) == expected
     if gpus_per_actor:
-        with pytest.raises(JobError, match=r"GPUs by node: 0\)\. Set it to 0"):
+        with pytest.raises(JobError, match=r"GPUs \(a node: CPU 8, GPU 0\)\. Set it to 0"):
             tasks.num_actors(search, nodes[:1])
 
 

@@ -20,7 +20,8 @@ from tiny import RIGHT, Tiny, compare, job_command, make_tables, num_reader_call
 from erag_ray.cli import jobs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference.cluster import session
+from erag_ray.inference.cluster import nodes as cluster_nodes
+from erag_ray.inference.cluster.nodes import wait_for_gpus
 from erag_ray.inference.cluster.session import FREE_CPUS
 from erag_ray.inference.pool import Pool, block_rows, largest_share, plan_pool
 from erag_ray.inputs.stage import INPUT_TABLES
@@ -261,14 +262,32 @@ def test_a_cluster_whose_machines_still_start_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     growing = [[{"CPU": 4.0}], [{"CPU": 4.0}, {"GPU": 8.0}], [{"CPU": 4.0}, {"GPU": 8.0}, {"GPU": 8.0}]]
-    monkeypatch.setattr(session, "nodes_alive", lambda: growing.pop(0) if len(growing) > 1 else growing[0])
-    monkeypatch.setattr(session, "LOOK_SECONDS", 0.0)
-    session.wait_for_gpus(None)
-    session.wait_for_gpus(16)
+    monkeypatch.setattr(
+        cluster_nodes, "nodes_alive", lambda: growing.pop(0) if len(growing) > 1 else growing[0]
+    )
+    monkeypatch.setattr(cluster_nodes, "LOOK_SECONDS", 0.0)
+    wait_for_gpus(None, 0.0)
+    wait_for_gpus(16, None)
     assert "waiting for GPUs: 8 of 16 are here" in capsys.readouterr().err
-    monkeypatch.setattr(session, "GPU_WAIT_SECONDS", 0.0)
-    with pytest.raises(JobError, match=r"wait_for_gpus: 17, but the cluster has 16 after 0 s"):
-        session.wait_for_gpus(17)
+    match = (
+        r"wait_for_gpus: 17, but the cluster has 16 after 0 s \(placement_timeout\): a node: CPU 4, GPU 0; "
+    )
+    with pytest.raises(JobError, match=match):
+        wait_for_gpus(17, 0.0)
+
+
+def test_a_reader_that_needs_more_gpus_than_a_node_has_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [{"CPU": 16.0, "GPU": 1.0, "node:10.0.0.1": 1.0}, {"CPU": 8.0, "GPU": 1.0}]
+    match = (
+        r"GPUs of a reader \(tensor_parallel_size\): 2, but no node of the cluster has as many GPUs "
+        r"\(10\.0\.0\.1: CPU 16, GPU 1; a node: CPU 8, GPU 1\)\. A reader takes"
+    )
+    with pytest.raises(JobError, match=match):
+        plan_on(monkeypatch, nodes, Resources(num_gpus=2))
+    # without any GPU, models compute on CPUs
+    assert plan_on(monkeypatch, [{"CPU": 8.0}], Resources(num_gpus=2)).num_gpus == 0
 
 
 @pytest.mark.parametrize(

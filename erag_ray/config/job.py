@@ -216,7 +216,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     installed: none, this process reads)."""
 
     wait_for_gpus: AtLeast1 | None = None
-    """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""
+    """GPUs that the cluster is to have: the job waits for them (null: what is there)."""
+
+    placement_timeout: Above0 | None = 1800.0
+    """Seconds that the job waits for wait_for_gpus, or while no reader gets the CPUs and GPUs that it needs; then it
+    fails (null: no limit)."""
 
     cpus_per_reader: AtLeast1 | None = None
     """CPU cores of each reader actor (null: an even share on GPUs, all cores without)."""
@@ -236,9 +240,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Served models with price_per_million: stop, with all that was answered kept, once the new requests of one model
     have cost so much, as reader and as judge together (null: no limit)."""
 
-    max_batch_seconds: Above0 | None = None
+    max_batch_seconds: Above0 | Literal["auto"] | None = "auto"
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
-    longer by itself becomes an error (null: no limit). Far above what the slowest batch needs."""
+    longer by itself becomes an error. auto: 20 times the slowest batch of the process, at least ten minutes, and an
+    hour for the first; no limit for served models, whose requests have their own (null: no limit). But for null,
+    loading a model has an hour."""
 
     retry_failed: Flag = False
     """Read again what ended as an error in an earlier job and would stay one (kinds input and refused); what did not
@@ -286,8 +292,8 @@ class JobConfig(PassageKeys, QuestionKeys):
             require(depth <= self.depth, f"{key}: {depth} is not within 1..depth={self.depth}")
         self._check_credits()
         self._check_auxiliary()
-        text = "num_readers: 0 does not go with max_batch_seconds, which ends processes"
-        require(self.num_readers != 0 or self.max_batch_seconds is None, text)
+        text = "num_readers: 0 does not go with a number as max_batch_seconds, which ends processes"
+        require(self.num_readers != 0 or not isinstance(self.max_batch_seconds, float), text)
         models = (self.reader, self.judge, *filter(None, [self.auxiliary_reader]))
         has_price = any(model.price_per_million for model in models)
         text = "max_cost needs reader.price_per_million, or the judge's or the auxiliary reader's"

@@ -12,9 +12,9 @@ process in the same way, but not the job.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
-import math
 import os
 import platform
 import sys
@@ -33,6 +33,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.cluster.gpus import check_gpus
 from erag_ray.inference.coordinator import REPORT_SECONDS, STOPPING_REPORT_SECONDS, Orders
 from erag_ray.inference.planning.pending import PendingRequests
+from erag_ray.inference.watchdog import MaxBatchSeconds, Watchdog
 from erag_ray.inference.writer import Writer
 from erag_ray.models import (
     Budget,
@@ -62,7 +63,6 @@ GARBAGE_THRESHOLDS = 50_000, 20, 100
 
 The prompts of a window are many small objects without cycles: with the default thresholds, collection takes a fifth of
 the host's time."""
-CHECK_SECONDS = 0.5
 COUNTED = (
     "num_answer_tokens",
     "num_prompt_tokens",
@@ -74,7 +74,9 @@ COUNTED = (
 SUMMED = ("num_responses", "num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
 UNKNOWN_REASON = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
-"""Maximum of consecutive processes that lose their GPU in one block without any response; then the job ends."""
+"""Maximum of consecutive processes that end for a known reason in one block without any response; then the job ends."""
+MAX_LOADS = 3
+"""Maximum of consecutive processes of an actor that end while loading the model; then the job ends."""
 Keys = list[list[int]]
 
 
@@ -83,13 +85,15 @@ class Note(NamedTuple):
 
     Attributes:
         keys: of the requests that are running, if only a few are.
-        num_ends: consecutive processes that lost their GPU in this block without any response.
-        reason: why the last one ended: the error by which it lost its GPU; None if that is unknown.
+        num_ends: consecutive processes that ended in this block without any response, for a known reason.
+        reason: why the last one ended: a lost GPU, or a batch that took too long; None if that is unknown.
+        slowest: seconds of the slowest batch of these processes.
     """
 
     keys: Keys
     num_ends: int = 0
     reason: str | None = None
+    slowest: float = 0.0
 
 
 class Attempt:
@@ -103,23 +107,26 @@ class Attempt:
     def read(self) -> Note | None:
         """Return the note of the process that died in this block; None if none did."""
         try:
-            keys, num_ends, reason = json.loads(self._folder.read_bytes(*self._path))
-            return Note([[int(a), int(b)] for a, b in keys], int(num_ends), reason and str(reason))
+            keys, num_ends, reason, slowest = json.loads(self._folder.read_bytes(*self._path))
+            keys = [[int(a), int(b)] for a, b in keys]
+            return Note(keys, int(num_ends), reason and str(reason), float(slowest))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
             # a partial note, left by a machine that died
             return Note([])
 
-    def write_running(self, requests: pa.Table | None = None, num_ends: int = 0) -> None:
+    def write_running(
+        self, requests: pa.Table | None = None, num_ends: int = 0, slowest: float = 0.0
+    ) -> None:
         """Write that the block is running, and these requests of it, if only a few are."""
-        self._write(Note([] if requests is None else keys_of(requests), num_ends))
+        keys = [] if requests is None else keys_of(requests)
+        self._write(Note(keys, num_ends, slowest=slowest))
 
-    def write_reason_and_exit(self, error: BaseException) -> None:
-        self._write(self._last._replace(reason=" ".join(masked_message(str(error)).split())[:MAX_REASON]))
-        print(masked_traceback(error), file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(1)
+    def write_reason(self, error: BaseException, slowest: float) -> None:
+        """Write why this process ends."""
+        reason = " ".join(masked_message(str(error)).split())[:MAX_REASON]
+        self._write(self._last._replace(reason=reason, slowest=slowest))
 
     def _write(self, note: Note) -> None:
         self._last = note
@@ -151,7 +158,7 @@ class ModelActor:
         job: str,
         num_threads: int,
         write_every_seconds: float,
-        max_batch_seconds: float | None,
+        max_batch_seconds: MaxBatchSeconds,
         memory_share: float = 1.0,
         max_cost: float | None = None,
         coordinator: Any = None,
@@ -163,23 +170,25 @@ class ModelActor:
         self.forms = forms
         self.job = job
         self.write_every_seconds = write_every_seconds
-        self.max_batch_seconds = max_batch_seconds
+        self._attempt: Attempt | None = None
+        self._watchdog = Watchdog(max_batch_seconds, self._end)
         self.store = ResponseStore(store, model)
         self.num_responses = 0
         self._sums, self._notes = Counter[str](), Counter[str]()
         self._budget = Budget(config, max_cost)
         self._coordinator, self._process = coordinator, uuid.uuid4().hex
-        self._writer: Writer[tuple[int, Response]] | None = None
+        self._writer: Writer | None = None
         self._is_stopping = False
         self._fault: InputError | JobError | None = None
         # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
-            model_class(config.kind)  # imports torch where the model needs it
-            set_threads(num_threads)
-            check_gpus()
-            self.isolation = self._load(config, model, memory_share)
-            self.isolation.model.budget = self._budget
-            check_facts(self.isolation.model, self.store)
+            with self._watchdog.loading(), self._counting_loads():
+                model_class(config.kind)  # imports torch where the model needs it
+                set_threads(num_threads)
+                check_gpus()
+                self.isolation = self._load(config, model, memory_share)
+                self.isolation.model.budget = self._budget
+                check_facts(self.isolation.model, self.store)
         except (InputError, JobError) as error:
             self._fault = error
         except RuntimeError as error:
@@ -191,6 +200,23 @@ class ModelActor:
         if coordinator is not None:
             self._report(has_written=False)
             threading.Thread(target=self._keep_reporting, daemon=True).start()
+
+    @contextlib.contextmanager
+    def _counting_loads(self) -> Iterator[None]:
+        """Load the model, unless that has ended the last processes of this actor: Ray would start them for ever."""
+        if self._coordinator is None:
+            yield
+            return
+        import ray
+
+        actor = ray.get_runtime_context().get_actor_id()
+        if ray.get(self._coordinator.start_loading.remote(actor)) > MAX_LOADS:
+            raise JobError(
+                f"node {platform.node()}: {MAX_LOADS} processes in a row ended while loading the model: a crash, or it "
+                f"took too long (max_batch_seconds). See Ray's worker logs; {RESUME_ADVICE}"
+            )
+        yield
+        self._coordinator.end_loading.remote(actor)
 
     def _report(self, *, has_written: bool) -> None:
         """Report to the coordinator, and follow its orders."""
@@ -226,10 +252,10 @@ class ModelActor:
         if self._fault:
             raise self._fault
         start, self._sums, self._notes = time.monotonic(), Counter(), Counter()
-        attempt = Attempt(self.store, self.job, requests)
+        self._attempt = attempt = Attempt(self.store, self.job, requests)
         last = attempt.read()
         if last is None:
-            attempt.write_running()
+            attempt.write_running(slowest=self._watchdog.slowest)
         try:
             if last is None:
                 self._run(requests)
@@ -238,7 +264,7 @@ class ModelActor:
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
-            self._end(attempt, error)
+            self._end(error)
         attempt.delete()
         yield {
             "notes": [json.dumps(self._notes)],
@@ -248,9 +274,12 @@ class ModelActor:
             "peak_memory_bytes": [peak_memory_bytes()],
         }
 
-    def _end(self, attempt: Attempt, error: RuntimeError) -> None:
-        """End this process, whose GPU is lost; Ray starts another."""
-        attempt.write_reason_and_exit(error)
+    def _end(self, error: Exception) -> None:
+        """End this process, which has lost its GPU or hangs; Ray starts another."""
+        if self._attempt is not None:
+            self._attempt.write_reason(error, self._watchdog.slowest)
+        print(masked_traceback(error), file=sys.stderr, flush=True)
+        os._exit(1)
 
     def _run(self, requests: pa.Table) -> bool:
         """Run requests, and append their responses to the store; return whether one of them is not an error."""
@@ -262,12 +291,12 @@ class ModelActor:
             responses = responses_table(table, self.id, [response for _, response in rows])
             self.store.append(responses, self.job, seconds, backend())
 
-        with Writer(append, self.write_every_seconds) as writer, _Alarm(self.max_batch_seconds) as alarm:
+        with Writer(append, self.write_every_seconds) as writer:
             self._writer, responses = writer, self.isolation.run(pending)
             while True:
-                alarm.set()
+                self._watchdog.start()
                 item = next(responses, None)
-                alarm.clear()
+                self._watchdog.stop()
                 if item is None:
                     break
                 response = item[1]
@@ -305,7 +334,9 @@ class ModelActor:
         reason = last.reason or UNKNOWN_REASON
         num_ends = last.num_ends + (last.reason is not None)
         if num_ends >= MAX_ENDS:
-            raise JobError(f"{num_ends} processes in a row lost their GPU: {reason}; {RESUME_ADVICE}")
+            text = f"{num_ends} processes in a row ended without a response, the last one: {reason}"
+            raise JobError(f"{text}; {RESUME_ADVICE}")
+        self._watchdog.slowest = max(self._watchdog.slowest, last.slowest)
         todo = without(requests, self.store.keys_by(self.job))
         # explicit type, for an empty array
         is_suspect = pa.array([keys in last.keys for keys in keys_of(todo)], pa.bool_())
@@ -320,7 +351,7 @@ class ModelActor:
         groups = [suspects.slice(row, 1) for row in range(suspects.num_rows)]
         groups += [others.slice(row, ISOLATED_ROWS) for row in range(0, others.num_rows, ISOLATED_ROWS)]
         for group in groups:
-            attempt.write_running(group, num_ends)
+            attempt.write_running(group, num_ends, self._watchdog.slowest)
             num_ends = 0 if self._run(group) else num_ends
 
 
@@ -361,34 +392,6 @@ def set_tokenizer_threads(num_threads: int) -> None:
     """Set the number of threads of the package tokenizers; it reads both variables at its first use."""
     os.environ["RAYON_NUM_THREADS"] = str(num_threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
-
-
-class _Alarm:
-    """A watchdog that ends this process if a batch takes too long: nothing else interrupts native code."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
-        self._deadline = math.inf
-        self._closing = threading.Event()
-
-    def __enter__(self) -> _Alarm:
-        if self._seconds is not None:
-            threading.Thread(target=self._watch, args=(self._seconds,), daemon=True).start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._closing.set()
-
-    def set(self) -> None:
-        self._deadline = time.monotonic() + (self._seconds or math.inf)
-
-    def clear(self) -> None:
-        self._deadline = math.inf
-
-    def _watch(self, seconds: float) -> None:
-        while not self._closing.wait(min(CHECK_SECONDS, seconds / 10)):
-            if time.monotonic() > self._deadline:
-                os._exit(1)
 
 
 def peak_memory_bytes() -> int:

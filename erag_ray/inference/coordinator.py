@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,7 +40,16 @@ class Coordinator:
     def __init__(self, max_cost: float | None, size: int) -> None:
         self._max_cost, self._size = math.inf if max_cost is None else max_cost, size
         self._processes: dict[str, _Process] = {}
+        self._num_loads = Counter[str]()
         self._is_stopping = False
+
+    def start_loading(self, actor: str) -> int:
+        """Return how many processes of an actor have started to load its model since one of them has loaded it."""
+        self._num_loads[actor] += 1
+        return self._num_loads[actor]
+
+    def end_loading(self, actor: str) -> None:
+        del self._num_loads[actor]
 
     def report(
         self, name: str, num_responses: int, spent: float, in_flight: float, has_written: bool

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference.actor import Attempt, ModelActor
+from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Isolation
 from erag_ray.models.local.process import num_threads, set_threads
@@ -33,7 +33,7 @@ class LocalReader(ModelActor):
         # without super(), which a nested function cannot use
         return shared(f"loaded {model}", lambda: ModelActor._load(self, config, model, memory_share))
 
-    def _end(self, attempt: Attempt, error: RuntimeError) -> None:
+    def _end(self, error: Exception) -> None:
         """Report that the GPU is lost."""
         raise JobError(
             f"the GPU cannot be used any more: {error}; start a new process; {RESUME_ADVICE}"

@@ -22,10 +22,19 @@ import ray
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.cluster.gpus import gpu_names, process_environment
-from erag_ray.inference.cluster.session import FREE_CPUS, gpu_room, nodes_alive, num_gpus_of, wait_for_gpus
+from erag_ray.inference.cluster.nodes import (
+    PlacementCheck,
+    gpu_room,
+    gpu_rooms,
+    nodes_alive,
+    num_gpus_of,
+    wait_for_gpus,
+)
+from erag_ray.inference.cluster.session import FREE_CPUS
 from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors
+from erag_ray.inference.watchdog import described_limit
 from erag_ray.inference.work import Done, Work, sum_counts
-from erag_ray.models import Resources
+from erag_ray.models import Resources, model_class
 from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
 from erag_ray.support.errors import InputError, JobError
@@ -90,11 +99,14 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     fewer than `FREE_CPUS` logical CPUs, or fit on no node, is scheduled without reserving any.
 
     Raises:
-        JobError: the cluster has too few GPUs, also after waiting.
+        JobError: the cluster has too few GPUs, also after waiting, or no node has enough for one actor.
     """
-    wait_for_gpus(config.wait_for_gpus)
+    wait_for_gpus(config.wait_for_gpus, config.placement_timeout)
     nodes = nodes_alive()
-    room = [gpu_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
+    # a cluster without GPUs computes on CPUs
+    each = resources.num_gpus if num_gpus_of(nodes) else 0.0
+    advice = "A reader takes GPUs of one node: lower the number, or add nodes with more GPUs"
+    room = gpu_rooms(nodes, each, "GPUs of a reader (tensor_parallel_size)", advice)
     sharing = actors_per_gpu(config, resources, nodes, room)
     size = config.num_readers or max(sum(room) * sharing, 1)
     per_room = math.ceil(size / sum(room)) if sum(room) else 0
@@ -102,7 +114,8 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     capacities = [slots * per_room if per_room else size for slots in room]
     share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, size)
     num_cpus = min(config.cpus_per_reader or resources.num_cpus or share, share)
-    on_a_node = readers_on_a_node([int(node.get("CPU", 0)) for node in nodes], num_cpus, size)
+    # of readers that reserve no CPUs, all may be on one node
+    on_a_node = min(size, max(int(node.get("CPU", 0)) // num_cpus for node in nodes)) if num_cpus else size
     num_together = max(gpu_room(1, num_gpus), 1) if num_gpus else on_a_node
     return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together)
 
@@ -123,11 +136,6 @@ def actors_per_gpu(
     share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, sum(capacities))
     num_cpus = min(config.cpus_per_reader or share, share)
     return SHARING_ACTORS if num_cpus >= CPUS_OF_SHARING_ACTOR else 1
-
-
-def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
-    """Return the maximum of readers on one node with ``num_cpus`` each; ``size`` if they reserve none."""
-    return min(size, max(node_cpus // num_cpus for node_cpus in cpus)) if num_cpus else size
 
 
 def largest_share(cpus: Sequence[int], capacities: Sequence[int], size: int) -> int:
@@ -162,7 +170,8 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     """Run the requests, and return when their responses are in the store.
 
     Raises:
-        JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
+        JobError: the store cannot be written, the reader cannot go on, or none gets the resources that it needs; the
+            responses so far are kept.
         ray.exceptions.RayError: a reader failed for another reason; the job can be started again.
     """
     pool = plan_pool(config, work.resources)
@@ -171,15 +180,17 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     # a reader without a block would load its model for nothing
     pool = dataclasses.replace(pool, size=max(1, min(pool.size, -(-work.num_requests // rows))))
     _quiet_data()
+    arguments = actor_arguments(work, config, job, pool)
     if config.progress:
         logger.info("%s", pool.described(nodes_alive()))
+        logger.info("%s", described_limit(arguments["max_batch_seconds"]))
     coordinator = start_coordinator(config.max_cost, pool.size)
     counted = (
         _shards(work.requests)
         .repartition(target_num_rows_per_block=rows)
         .map_batches(
             ModelActor,
-            fn_constructor_kwargs=actor_arguments(work, config, job, pool) | {"coordinator": coordinator},
+            fn_constructor_kwargs=arguments | {"coordinator": coordinator},
             batch_size=rows,
             batch_format="pyarrow",
             zero_copy_batch=True,
@@ -189,6 +200,9 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
             runtime_env={"env_vars": process_environment(pool.num_gpus)},
         )
     )
+    needs = f"CPU {pool.num_cpus}, GPU {pool.num_gpus:g}"
+    check = functools.partial(PlacementCheck, ModelActor.__name__, needs, config.placement_timeout)
+    counted.context.custom_execution_callback_classes.append(check)  # type: ignore[arg-type]
     count = functools.partial(_num_responses, coordinator, work.num_requests, [0])
     shown = progress(count, work.num_requests, f"{pool.size} x {work.model}")
     with (
@@ -221,6 +235,7 @@ def _stop(coordinator: Any) -> None:
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:
+    has_timeouts = config.max_batch_seconds == "auto" and model_class(work.config.kind).has_timeouts
     return {
         "config": work.config,
         "model": work.model,
@@ -229,7 +244,7 @@ def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict
         "job": job,
         "num_threads": pool.num_threads,
         "write_every_seconds": config.write_every_seconds,
-        "max_batch_seconds": config.max_batch_seconds,
+        "max_batch_seconds": None if has_timeouts else config.max_batch_seconds,
         "memory_share": 1 / pool.num_together,
         "max_cost": None if config.max_cost is None else config.max_cost / pool.size,
     }
@@ -270,5 +285,5 @@ def _quiet_data() -> None:
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     if NO_PROGRESS not in os.environ:
-        # loading, or a block of a slow model, may take longer; max_batch_seconds ends hanging batches
+        # loading, or a block of a slow model, may take longer; `Watchdog` and `PlacementCheck` have limits for both
         context.execution_no_progress_timeout_s = -1

@@ -22,7 +22,7 @@ from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
 from erag_ray.inference.recheck import Recheck, recheck
 from erag_ray.inference.values import Values, fold
-from erag_ray.inference.work import NOTHING_DONE, Done, Work
+from erag_ray.inference.work import Done, Work
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import JUDGEMENTS
 from erag_ray.models import model_class
@@ -142,10 +142,17 @@ def _seal_responses(
         responses = pl.concat([as_frame(RESPONSES.empty()), *(entry.responses for entry in collected)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
-    costs = pl.concat([costs, _costs(plan, done, job)])
+    stages = [plan.stage, f"{plan.stage} recheck"]
+    for model_plan in plan.plans:
+        counts, seconds = done.get(model_plan.id, (Done(), 0.0))
+        num_requests = int(model_plan.counts["distinct"].sum())
+        costs = costs.vstack(_costs(stages[0], job, model_plan, num_requests, counts, seconds))
     rechecks = _rechecks(config, plan, todo, responses, costs)
-    costs = pl.concat([costs, _costs_of_rechecks(plan, rechecks, job)])
-    tables.write(costs.filter(pl.col("stage").is_in([plan.stage, _recheck_stage(plan)])), COSTS)
+    for model_plan in plan.plans:
+        if again := rechecks.get(model_plan.id):
+            parts = again.num_requests, again.done, again.seconds
+            costs = costs.vstack(_costs(stages[1], job, model_plan, *parts))
+    tables.write(costs.filter(pl.col("stage").is_in(stages)), COSTS)
     if plan.answered:
         _seal_outputs(tables, plan, plan.answered, responses)
     _seal(
@@ -209,7 +216,8 @@ def _left_of_cost(config: JobConfig, costs: pl.DataFrame, model: str) -> float |
 
 def reads_here(config: JobConfig) -> bool:
     """Return whether this process runs the requests: num_readers is 0, or Ray is not installed and nothing needs it."""
-    asks_for_ray = (config.num_readers, config.ray_address, config.wait_for_gpus, config.max_batch_seconds)
+    has_limit = isinstance(config.max_batch_seconds, float)
+    asks_for_ray = (config.num_readers, config.ray_address, config.wait_for_gpus, has_limit)
     return config.num_readers == 0 or (not any(asks_for_ray) and importlib.util.find_spec("ray") is None)
 
 
@@ -272,47 +280,26 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
     check_share("requests", errors.height, responses.height, named, config)
 
 
-def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
-    rows = []
-    for model_plan in plan.plans:
-        counts, seconds = done.get(model_plan.id, (NOTHING_DONE, 0.0))
-        num_requests = int(model_plan.counts["distinct"].sum())
-        rows.append(_cost_row(plan.stage, job, model_plan, num_requests, counts, seconds))
-    return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
-
-
-def _costs_of_rechecks(plan: StagePlan, rechecks: Mapping[str, Recheck], job: str) -> pl.DataFrame:
-    rows = [
-        _cost_row(_recheck_stage(plan), job, model_plan, again.num_requests, again.done, again.seconds)
-        for model_plan in plan.plans
-        if (again := rechecks.get(model_plan.id))
-    ]
-    return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
-
-
-def _recheck_stage(plan: StagePlan) -> str:
-    return f"{plan.stage} recheck"
-
-
-def _cost_row(
-    stage: str, job: str, model_plan: ModelPlan, num_requests: int, counts: Done, seconds: float
-) -> dict[str, object]:
-    return {
+def _costs(
+    stage: str, job: str, plan: ModelPlan, num_requests: int, counts: Done, seconds: float
+) -> pl.DataFrame:
+    """Return COSTS of the requests to one model."""
+    tokens = counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
+    row = {
         "stage": stage,
         "job": job,
-        "model": model_plan.id,
+        "model": plan.id,
         "num_requests": num_requests,
         "num_reader_calls": counts.num_responses,
         "num_prompt_tokens": counts.num_prompt_tokens,
         "num_output_tokens": counts.num_output_tokens,
         "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
-        "price": model_plan.model.config.price_of(
-            counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
-        ),
+        "price": plan.model.config.price_of(*tokens),
         "seconds": seconds,
         "device_seconds": counts.device_seconds,
         "peak_memory_bytes": counts.peak_memory_bytes,
     }
+    return pl.DataFrame([row], schema=as_frame(COSTS.empty()).schema)
 
 
 def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:

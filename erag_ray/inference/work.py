@@ -43,26 +43,16 @@ class Done:
     Seconds, cached tokens and notes of an actor that died in a block are missing.
     """
 
-    num_responses: int
-    num_questions: int
+    num_responses: int = 0
+    num_questions: int = 0
     """Sum over blocks: a question that is split over two blocks counts twice."""
-    num_prompt_tokens: int
-    num_output_tokens: int
-    device_seconds: float
-    peak_memory_bytes: int
+    num_prompt_tokens: int = 0
+    num_output_tokens: int = 0
+    device_seconds: float = 0.0
+    peak_memory_bytes: int = 0
     num_cached_prompt_tokens: int = 0
     notes: Mapping[str, int] = field(default_factory=dict)
     """Note of `Response.notes` -> number of responses with it."""
-
-
-NOTHING_DONE = Done(
-    num_responses=0,
-    num_questions=0,
-    num_prompt_tokens=0,
-    num_output_tokens=0,
-    device_seconds=0.0,
-    peak_memory_bytes=0,
-)
 
 
 def sum_counts(counts: pa.Table, store: ResponseStore, job: str) -> Done:

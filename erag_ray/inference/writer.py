@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Generic, TypeVar
+
+from erag_ray.prompts.request import Response
 
 FIRST_SECONDS = 5.0
 """The first rows are written after this time, so that a job shows life; intervals double from here."""
 LEAST_SECONDS = 0.05
-Row = TypeVar("Row")
+Row = tuple[int, Response]
+"""Index of a request, and its response."""
 
 
-class Writer(Generic[Row]):
+class Writer:
     """Collects rows, and writes them by a thread every ``seconds``, also while none arrives, and at the end.
 
     Args:
@@ -29,13 +30,11 @@ class Writer(Generic[Row]):
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._write_in_time, daemon=True)
 
-    def __enter__(self) -> Writer[Row]:
+    def __enter__(self) -> Writer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._closing.set()
         try:
             self._thread.join()

@@ -55,7 +55,12 @@ def problems_of(kind: type, error: ValidationError, key: str = "") -> list[Probl
         error: what pydantic says of its values.
         key: of the config itself.
     """
-    faults = error.errors(include_url=False)
+    # of a union of a number and a word, the number's fault says enough
+    faults = [
+        fault
+        for fault in error.errors(include_url=False)
+        if not str(fault["loc"][-1:]).startswith('("literal[')
+    ]
     # an unknown key may be the missing one, misspelt
     unknown = {fault["loc"][:-1] for fault in faults if fault["type"] == "unexpected_keyword_argument"}
     problems = [

@@ -80,7 +80,7 @@ def type_text(hint: Any) -> str:
 def _member_text(hint: Any) -> str:
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
-        return f"one of {', '.join(map(str, inside))}"
+        return "one of " * (len(inside) > 1) + ", ".join(map(str, inside))
     if origin is list:
         (item,) = inside
         return f"a list of {TYPES[item][2:]}s" if item in TYPES else f"a list of entries: {type_text(item)}"

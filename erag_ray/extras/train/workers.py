@@ -19,7 +19,7 @@ from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.log import training_progress
 from erag_ray.extras.train.loop import Trainer
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
-from erag_ray.inference.cluster.session import nodes_alive
+from erag_ray.inference.cluster.nodes import nodes_alive
 from erag_ray.inference.pool import largest_share
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder

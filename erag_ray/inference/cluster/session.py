@@ -7,8 +7,7 @@ import logging
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import ray
 from ray._private import ray_constants
@@ -20,9 +19,6 @@ from erag_ray.support.user_code import one_line
 
 logger = logging.getLogger(__name__)
 FREE_CPUS = 2
-ROUNDING = 1e-9
-"""Of shares of a GPU: ten tenths are one."""
-GPU_WAIT_SECONDS, LOOK_SECONDS = 900.0, 5.0
 QUIET = {
     "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",  # its default of 32 actors costs 10 s at the start of each job
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -141,35 +137,3 @@ def _connect(address: str) -> None:
     finally:
         if attempts is None:
             del os.environ[ATTEMPTS]
-
-
-def nodes_alive() -> list[Mapping[str, float]]:
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def num_gpus_of(nodes: Sequence[Mapping[str, float]]) -> int:
-    return int(sum(node.get("GPU", 0) for node in nodes))
-
-
-def gpu_room(num_gpus: float, each: float) -> int:
-    """Return how many actors that need ``each`` GPUs fit on so many; 0 where they need none."""
-    return int(num_gpus / each + ROUNDING) if each else 0
-
-
-def wait_for_gpus(count: int | None) -> None:
-    """Until the cluster has so many GPUs: its machines may still be starting, and a smaller pool would stay small.
-
-    Raises:
-        JobError: they did not come within `GPU_WAIT_SECONDS`.
-    """
-    deadline, last_count = time.monotonic() + GPU_WAIT_SECONDS, -1
-    while (num_gpus := num_gpus_of(nodes_alive())) < (count or 0):
-        if time.monotonic() > deadline:
-            waited = f"after {GPU_WAIT_SECONDS:.0f} s"
-            raise JobError(
-                f"wait_for_gpus: {count}, but the cluster has {num_gpus} {waited}; start the job again"
-            )
-        if num_gpus != last_count:
-            logger.info("waiting for GPUs: %d of %d are here", num_gpus, count)
-        last_count = num_gpus
-        time.sleep(LOOK_SECONDS)

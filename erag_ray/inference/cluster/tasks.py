@@ -14,7 +14,8 @@ import ray.util
 
 from erag_ray.config.retrieval import SearchConfig
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
-from erag_ray.inference.cluster.session import gpu_room, nodes_alive, ray_session
+from erag_ray.inference.cluster.nodes import gpu_rooms, nodes_alive
+from erag_ray.inference.cluster.session import ray_session
 from erag_ray.models.local.process import is_gpu_lost
 from erag_ray.store.sharded_tasks import Tasks
 from erag_ray.support.errors import InputError, JobError
@@ -55,14 +56,9 @@ def num_actors(config: SearchConfig, nodes: Sequence[Mapping[str, float]]) -> in
     """
     if not config.gpus_per_actor:
         return config.num_actors
-    room = sum(gpu_room(node.get("GPU", 0), config.gpus_per_actor) for node in nodes)
-    if not room:
-        gpus = [int(node.get("GPU", 0)) for node in nodes]
-        raise JobError(
-            f"search.gpus_per_actor: {config.gpus_per_actor:g}, but no node of the cluster has as many "
-            f"(GPUs by node: {', '.join(map(str, gpus))}). Set it to 0 to search on CPUs"
-        )
-    return min(config.num_actors, room)
+    advice = "Set it to 0 to search on CPUs"
+    rooms = gpu_rooms(nodes, config.gpus_per_actor, "search.gpus_per_actor", advice)
+    return min(config.num_actors, sum(rooms))
 
 
 class TaskActor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from erag_ray.annotators import request_specs
@@ -174,15 +174,20 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
         model_class(config.reader.kind)
     except InputError as error:
         return list(error.problems)
+    kinds = [spec.kind for spec in request_specs(config.annotators)]
     problems: list[str] = []
     for dataset in datasets.values() or (Dataset(),):
-        kinds = [spec.kind for spec in request_specs(config.annotators)] + score_kinds(dataset)
-        for kind in dict.fromkeys([ANSWER, *_label_kinds(config, dataset), *kinds]):
-            try:
-                use_of(kind, config, dataset)
-            except InputError as error:
-                problems += error.problems
+        problems += _problems(config, dataset, [ANSWER, *_label_kinds(config, dataset), *kinds])
     return list(dict.fromkeys(problems))
+
+
+def _problems(config: JobConfig, dataset: Dataset, kinds: Sequence[Kind]) -> Iterator[str]:
+    """Yield the problems of the models for these kinds of request, and for those of the dataset's score."""
+    for kind in dict.fromkeys([*kinds, *score_kinds(dataset)]):
+        try:
+            use_of(kind, config, dataset)
+        except InputError as error:
+            yield from error.problems
 
 
 def _problems_without_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
@@ -196,13 +201,9 @@ def _problems_without_reader(config: JobConfig, datasets: Mapping[str, Dataset])
     problems = [
         f"annotators: {name} asks the reader more than outputs can say; configure it" for name in askers
     ]
+    judged = [spec.kind for kinds in specs.values() for spec in kinds if spec.kind.role != "reader"]
     for dataset in datasets.values():
-        judged = [spec.kind for kinds in specs.values() for spec in kinds if spec.kind.role != "reader"]
-        for kind in dict.fromkeys([*judged, *score_kinds(dataset)]):
-            try:
-                use_of(kind, config, dataset)
-            except InputError as error:
-                problems += error.problems
+        problems += _problems(config, dataset, judged)
     return list(dict.fromkeys(problems))
 
 

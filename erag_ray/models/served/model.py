@@ -58,6 +58,7 @@ class ServedModel(Model):
     """
 
     charges_budget: ClassVar[bool] = True
+    has_timeouts: ClassVar[bool] = True
 
     revision: ClassVar[int] = 2
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})

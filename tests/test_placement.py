@@ -1,0 +1,69 @@
+"""Readers that wait for CPUs or GPUs are named with what they need and what the nodes have, and not for ever."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+
+import pytest
+import ray
+from pending_requests import pending, work_of
+
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.inference.cluster import nodes
+from erag_ray.inference.cluster.nodes import PlacementCheck
+from erag_ray.inference.cluster.session import ray_session
+from erag_ray.inference.pool import run
+from erag_ray.support.errors import JobError
+
+
+class Holder:
+    """Another job, which has CPUs."""
+
+    def is_here(self) -> bool:
+        return True
+
+
+@pytest.mark.cluster
+def test_readers_that_get_no_cpus_are_named_and_end_the_job_with_what_to_change(
+    local_ray: None,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in {"LOOK_SECONDS": 0.5, "LINE_SECONDS": 1.0}.items():
+        monkeypatch.setattr(nodes, name, value)
+    other_job = ray.remote(num_cpus=4)(Holder).remote()
+    ray.get(other_job.is_here.remote())
+    work, config = work_of(tmp_path, pending(*map(str, range(60))), ReaderConfig(kind="echo"))
+    config = dataclasses.replace(config, num_readers=2, cpus_per_reader=1)
+    needs = (
+        r"each needs CPU 1, GPU 0\. The nodes have [\d.]+: CPU 4, GPU 0; of these are free [\d.]+: CPU 0, GPU 0\. "
+        r"Stop what else runs .*num_readers"
+    )
+    with ray_session():
+        match = rf"placement_timeout: no reader has had its resources for \d+ s: {needs}.*kept"
+        with pytest.raises(JobError, match=match):
+            run(work, dataclasses.replace(config, placement_timeout=3.0), "job")
+        assert re.search(rf"2 of 2 readers wait for resources: {needs}", capsys.readouterr().err)
+        # the next pool of this process has a check of its own
+        assert not ray.data.DataContext.get_current().custom_execution_callback_classes
+        ray.kill(other_job)
+        assert run(work, config, "job").num_responses == 60
+
+
+def test_a_reader_that_runs_keeps_the_job_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(PlacementCheck, "_advice", lambda self: "each needs GPU 1")
+    now = [0.0]
+    monkeypatch.setattr(nodes.time, "monotonic", lambda: now[0])
+    counts = [(2, 0), (1, 1), (1, 1), (2, 0), (2, 0)]
+    monkeypatch.setattr(PlacementCheck, "_counts", lambda self: counts.pop(0))
+    check = PlacementCheck("ModelActor", "GPU 1", 100.0)
+    for seconds in (80.0, 160.0, 1000.0, 1050.0):
+        now[0] = seconds
+        check.on_execution_step(None)
+    now[0] = 1200.0
+    with pytest.raises(JobError, match=r"no reader has had its resources for 200 s: each needs GPU 1; "):
+        check.on_execution_step(None)
