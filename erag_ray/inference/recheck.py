@@ -13,7 +13,7 @@ import polars as pl
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.planning.pending import PendingRequests, Uses
 from erag_ray.inference.planning.plan import ModelPlan
-from erag_ray.inference.work import NOTHING_DONE, Done
+from erag_ray.inference.work import Done
 from erag_ray.measures.scores import JUDGED, score_named, score_outputs
 from erag_ray.models import Budget, Isolation, load_model
 from erag_ray.prompts.request import Response
@@ -38,7 +38,7 @@ class Recheck(NamedTuple):
     num_labels: int
     num_judged: int = 0
     num_errors: int = 0
-    done: Done = NOTHING_DONE
+    done: Done = Done()
     seconds: float = 0.0
     num_unsent: int = 0
     """Requests of the sample for which nothing of ``max_cost`` was left."""
@@ -105,15 +105,9 @@ def recheck(
 
 
 def _counts(responses: Sequence[Response], seconds: float) -> Done:
-    return Done(
-        num_responses=len(responses),
-        num_questions=0,
-        num_prompt_tokens=sum(response.num_prompt_tokens for response in responses),
-        num_output_tokens=sum(response.num_output_tokens for response in responses),
-        device_seconds=seconds,
-        peak_memory_bytes=0,
-        num_cached_prompt_tokens=sum(response.num_cached_prompt_tokens for response in responses),
-    )
+    names = ("num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
+    sums = {name: sum(getattr(response, name) for response in responses) for name in names}
+    return Done(num_responses=len(responses), device_seconds=seconds, **sums)
 
 
 def _labels_changed(

@@ -22,7 +22,7 @@ from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
 from erag_ray.inference.recheck import Recheck, recheck
 from erag_ray.inference.values import Values, fold
-from erag_ray.inference.work import NOTHING_DONE, Done, Work
+from erag_ray.inference.work import Done, Work, cost_frame, cost_row, record_run
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import JUDGEMENTS
 from erag_ray.models import model_class
@@ -33,7 +33,7 @@ from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
-from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
+from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, RECHECK, REQUESTS, RESPONSES
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import stage_progress
@@ -77,7 +77,7 @@ class Finished:
     judgements: pl.DataFrame | None = None
     """query_id, output, value?: the judge's scores of outputs, if there is a judge."""
     costs: pl.DataFrame = dataclasses.field(default_factory=lambda: as_frame(COSTS.empty()))
-    """COSTS of the job so far: of this stage, and of what was run before it."""
+    """COSTS since the job was started: of this stage, and of what was run before it."""
 
     @property
     def has_all_values(self) -> bool:
@@ -106,7 +106,7 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     Args:
         config: the job.
         plan: of the stage.
-        earlier: COSTS of the job so far, which count under ``max_cost``; those of this stage are sealed again.
+        earlier: COSTS since the job was started, which count under ``max_cost``.
 
     Raises:
         JobError: responses are missing, more of them are errors than ``max_error_fraction`` allows, or ``max_cost`` is
@@ -117,7 +117,10 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     tables.folder.delete("manifest.json")
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
     done: dict[str, tuple[Done, float]] = {}
-    with readers_session(config) if todo else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if todo:
+            stack.enter_context(readers_session(config))
+        record_run(config, plan, _costs(plan, done, job))
         for model_plan in todo:
             start, limited = time.monotonic(), _with_unspent(config, costs, model_plan.id)
             run_work = run_in_process if reads_here(config) else run
@@ -142,10 +145,10 @@ def _seal_responses(
         responses = pl.concat([as_frame(RESPONSES.empty()), *(entry.responses for entry in collected)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
-    costs = pl.concat([costs, _costs(plan, done, job)])
-    rechecks = _rechecks(config, plan, todo, responses, costs)
-    costs = pl.concat([costs, _costs_of_rechecks(plan, rechecks, job)])
-    tables.write(costs.filter(pl.col("stage").is_in([plan.stage, _recheck_stage(plan)])), COSTS)
+    spent = _costs(plan, done, job)
+    rechecks = _rechecks(config, plan, todo, responses, pl.concat([costs, spent]))
+    spent = pl.concat([spent, _costs_of_rechecks(plan, rechecks, job)])
+    tables.write(record_run(config, plan, spent), COSTS)
     if plan.answered:
         _seal_outputs(tables, plan, plan.answered, responses)
     _seal(
@@ -161,7 +164,7 @@ def _seal_responses(
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
-    return Finished(plan=plan, requests=plan.requests, responses=responses, costs=costs)
+    return Finished(plan=plan, requests=plan.requests, responses=responses, costs=pl.concat([costs, spent]))
 
 
 def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, responses: pl.DataFrame) -> None:
@@ -273,46 +276,23 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
 
 
 def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
+    """Return the rows of COSTS of a run, without counts for models without new requests."""
     rows = []
     for model_plan in plan.plans:
-        counts, seconds = done.get(model_plan.id, (NOTHING_DONE, 0.0))
+        counts, seconds = done.get(model_plan.id, (Done(), 0.0))
         num_requests = int(model_plan.counts["distinct"].sum())
-        rows.append(_cost_row(plan.stage, job, model_plan, num_requests, counts, seconds))
-    return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
+        key = {"stage": plan.stage, "job": job, "model": model_plan.id}
+        rows.append(cost_row(key, model_plan.model.config, num_requests, counts, seconds))
+    return cost_frame(rows)
 
 
 def _costs_of_rechecks(plan: StagePlan, rechecks: Mapping[str, Recheck], job: str) -> pl.DataFrame:
-    rows = [
-        _cost_row(_recheck_stage(plan), job, model_plan, again.num_requests, again.done, again.seconds)
-        for model_plan in plan.plans
-        if (again := rechecks.get(model_plan.id))
-    ]
-    return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
-
-
-def _recheck_stage(plan: StagePlan) -> str:
-    return f"{plan.stage} recheck"
-
-
-def _cost_row(
-    stage: str, job: str, model_plan: ModelPlan, num_requests: int, counts: Done, seconds: float
-) -> dict[str, object]:
-    return {
-        "stage": stage,
-        "job": job,
-        "model": model_plan.id,
-        "num_requests": num_requests,
-        "num_reader_calls": counts.num_responses,
-        "num_prompt_tokens": counts.num_prompt_tokens,
-        "num_output_tokens": counts.num_output_tokens,
-        "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
-        "price": model_plan.model.config.price_of(
-            counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
-        ),
-        "seconds": seconds,
-        "device_seconds": counts.device_seconds,
-        "peak_memory_bytes": counts.peak_memory_bytes,
-    }
+    rows = []
+    for model_plan in plan.plans:
+        if again := rechecks.get(model_plan.id):
+            key = {"stage": plan.stage + RECHECK, "job": job, "model": model_plan.id}
+            rows.append(cost_row(key, model_plan.model.config, again.num_requests, again.done, again.seconds))
+    return cost_frame(rows)
 
 
 def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:

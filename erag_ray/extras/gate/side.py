@@ -14,8 +14,8 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
-from erag_ray.store.schemas import CORPUS, COSTS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
-from erag_ray.store.stages.stage import JOB_STAGES, stale
+from erag_ray.store.schemas import CORPUS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.store.stages.stage import stale
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import suggestion
@@ -99,12 +99,6 @@ class Side:
     def corpus(self) -> pl.DataFrame:
         """Return doc_id, title and text of the passages in the job's lists."""
         return self.store.read(CORPUS).select("doc_id", "title", "text")
-
-    def costs(self) -> pl.DataFrame:
-        """Return COSTS of all stages of the job; those that are missing or damaged are left out."""
-        stores = [TableStore("/".join([self.folder.rstrip("/"), stage])) for stage in JOB_STAGES]
-        parts = [store.read(COSTS) for store in stores if store.manifest_if_whole(COSTS) is not None]
-        return pl.concat([pl.DataFrame(COSTS.empty()), *parts])
 
 
 def load_side(name: str, folder: str, run: str | None) -> Side:
