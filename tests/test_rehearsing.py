@@ -93,7 +93,7 @@ def test_after_a_sample_it_says_what_the_rest_takes(
         in told
     )
     assert (
-        f"by the {calls} requests of the last job here, which took 3.6e+03 s; peak memory of a reader 1.00 GiB"
+        f"by the {calls} requests run here so far, which took 3.6e+03 s; peak memory of a reader 1.00 GiB"
         in told
     )
     assert reads_here == [calls, 37]

@@ -173,7 +173,7 @@ def test_a_submitted_job_is_stopped_submitted_again_after_an_edit_and_succeeds(
     rows = stored(config)
     assert len(rows) == rows.select("question_key", "passages_key").n_unique() == NUM_REQUESTS
     costs = TableStore(f"{config.out}/compare").read(COSTS)
-    assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written]
+    assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written, written]
     assert len(unpacked(head_log)) == copies + 1
     assert not [folder for copy in unpacked(head_log) for folder in copy.glob("results")]
 

@@ -17,6 +17,9 @@ from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field,
 from erag_ray.data.runs.references import END_TO_END, REFERENCE_NAMES
 from erag_ray.store.schemas import COSTS, GIVEN, LIST_TOKENS, QUERIES, RETRIEVAL_SECONDS
 
+IS_LAST = pl.col("num_requests") > 0
+"""Whether a row of COSTS is of the last run of its stage."""
+
 
 def show_all(results: Results) -> Iterator[Part]:
     """Yield the requests of each stage, and the costs of all."""
@@ -44,10 +47,12 @@ def work_table(stage: Mapping[str, Any]) -> Table:
 
 
 def cost_table(costs: pl.DataFrame) -> Table:
-    """Return COSTS of the stages of a job."""
+    """Return COSTS of the stages of a job: of the last run, and of all runs of those that had several."""
     no_price = pl.when(pl.col("price").is_null()).then(pl.lit("no price is given"))
+    repeated = costs.filter(pl.len().over("stage", "model") > 1).with_columns(pl.col("stage") + ", all runs")
+    rows = pl.concat([costs.filter(IS_LAST), repeated])
     return listing(
-        rows_of(costs.with_columns(reason=no_price)),
+        rows_of(sum_costs(rows, "stage", "model").with_columns(reason=no_price)),
         (
             name_field("stage", "stage"),
             name_field("model", "model"),
@@ -67,7 +72,8 @@ def cost_table(costs: pl.DataFrame) -> Table:
         ),
         name="costs",
         title="Costs",
-        caption="Costs of the last run of each stage; cached responses cost nothing again.",
+        caption="Costs of the last run of each stage; cached responses cost nothing again."
+        + " All runs: with those before, killed ones included." * bool(repeated.height),
         is_main=True,
     )
 
@@ -78,19 +84,38 @@ def _cached(row: Mapping[str, Any]) -> float | None:
     return count / row["num_prompt_tokens"] if count else None
 
 
+def sum_costs(costs: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Sum up COSTS by columns; no price is null, and memory is the largest."""
+    price = pl.col("price")
+    sums = [
+        pl.col("^(num_.*|.*seconds)$").sum(),
+        pl.when(price.count() > 0).then(price.sum()),
+        pl.col("peak_memory_bytes").max(),
+    ]
+    return costs.group_by(by, maintain_order=True).agg(sums) if by else costs.select(sums)
+
+
 def cost_text(costs: pl.DataFrame) -> str:
-    """Return COSTS in a line: requests, new ones in the last run, and what these took."""
-    total = costs.select(pl.col("^num_.*$").sum(), pl.col("^.*seconds$").sum(), pl.col("price").sum()).row(
-        0, named=True
-    )
-    requests, new = total["num_requests"], total["num_reader_calls"]
-    parts = [f"{requests:,} requests, {new:,} of them new in the last run"]
-    if new:
-        parts.append(f"{_tokens(total['num_prompt_tokens'])} prompt tokens")
-        parts.append(f"{_duration(total['device_seconds'])} of reader time")
-    price = costs["price"].drop_nulls()
-    parts += [f"price {price.sum():.4f}"] if len(price) else []
-    return ", ".join(parts)
+    """Return COSTS in a line: requests, new ones in the last run and in those before, and what these took."""
+    last, total = (sum_costs(rows).row(0, named=True) for rows in (costs.filter(IS_LAST), costs))
+    new = last["num_reader_calls"]
+    text = f"{total['num_requests']:,} requests, {new:,} of them new in the last run"
+    num_before = total["num_reader_calls"] - new
+    if not num_before:
+        return ", ".join([text, *_amounts(last)])
+    num_runs = max(costs.filter(~IS_LAST).group_by("stage").agg(pl.col("job").n_unique())["job"])
+    text = f"{text}, {num_before:,} in {num_runs} run{'s' * (num_runs > 1)} before"
+    sums = {"last run": last, "all runs": total} if new else {"all runs": total}
+    return "; ".join([text, *(f"{name}: {', '.join(_amounts(row))}" for name, row in sums.items())])
+
+
+def _amounts(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the tokens, seconds and price of requests."""
+    if row["num_reader_calls"]:
+        yield f"{_tokens(row['num_prompt_tokens'])} prompt tokens"
+        yield f"{_duration(row['device_seconds'])} of reader time"
+    if row["price"] is not None:
+        yield f"price {row['price']:.4f}"
 
 
 def _tokens(count: int) -> str:

@@ -25,11 +25,12 @@ import pyarrow.fs as pafs
 import xxhash
 
 from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.costs import sum_costs
 from erag_ray.analyses.means import MEANS
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
-from erag_ray.store.schemas import COSTS
-from erag_ray.store.stages.stage import JOB_STAGES
+from erag_ray.store.schemas import RECHECK
+from erag_ray.store.stages.stage import read_costs
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import say
@@ -171,16 +172,14 @@ def safe_name(*words: str) -> str:
 
 
 def _costs(out: str) -> dict[str, float]:
-    """Return cost/STAGE/COLUMN -> the sum over the jobs and models of a stage."""
-    metrics: dict[str, float] = {}
-    for stage in JOB_STAGES:
-        store = TableStore("/".join([out.rstrip("/"), stage]))
-        if store.is_sealed(COSTS):
-            sums = store.read(COSTS).select(pl.col(COST_COLUMNS).sum(), has_price=pl.col("price").count() > 0)
-            row = sums.row(0, named=True)
-            names = [name for name in COST_COLUMNS if name != "price" or row["has_price"]]
-            metrics.update({f"cost/{stage}/{name}": float(row[name]) for name in names})
-    return metrics
+    """Return cost/STAGE/COLUMN -> the sum over the attempts and models of a stage."""
+    costs = read_costs(out).with_columns(pl.col("stage").str.strip_suffix(RECHECK))
+    return {
+        f"cost/{row['stage']}/{name}": float(row[name])
+        for row in sum_costs(costs, "stage").iter_rows(named=True)
+        for name in COST_COLUMNS
+        if row[name] is not None
+    }
 
 
 def _to_mlflow(run: TrackedRun) -> None:

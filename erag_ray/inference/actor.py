@@ -71,7 +71,6 @@ COUNTED = (
     "num_truncated_passage_tokens",
 )
 """Columns of RESPONSES that are fields of `Response`."""
-SUMMED = ("num_responses", "num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
 UNKNOWN_REASON = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
 """Maximum of consecutive processes that end for a known reason in one block without any response; then the job ends."""
@@ -174,7 +173,7 @@ class ModelActor:
         self._watchdog = Watchdog(max_batch_seconds, self._end)
         self.store = ResponseStore(store, model)
         self.num_responses = 0
-        self._sums, self._notes = Counter[str](), Counter[str]()
+        self._notes = Counter[str]()
         self._budget = Budget(config, max_cost)
         self._coordinator, self._process = coordinator, uuid.uuid4().hex
         self._writer: Writer | None = None
@@ -251,7 +250,7 @@ class ModelActor:
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
             raise self._fault
-        start, self._sums, self._notes = time.monotonic(), Counter(), Counter()
+        self._notes = Counter()
         self._attempt = attempt = Attempt(self.store, self.job, requests)
         last = attempt.read()
         if last is None:
@@ -269,8 +268,6 @@ class ModelActor:
         yield {
             "notes": [json.dumps(self._notes)],
             "num_questions": [pc.count_distinct(requests.column("question")).as_py()],
-            **{name: [self._sums[name]] for name in SUMMED},
-            "device_seconds": [time.monotonic() - start],
             "peak_memory_bytes": [peak_memory_bytes()],
         }
 
@@ -289,7 +286,9 @@ class ModelActor:
         def append(rows: list[tuple[int, Response]], seconds: float) -> None:
             table = requests.take([row for row, _ in rows])
             responses = responses_table(table, self.id, [response for _, response in rows])
-            self.store.append(responses, self.job, seconds, backend())
+            num_cached = sum(response.num_cached_prompt_tokens for _, response in rows)
+            facts = {"device": backend(), "num_cached_prompt_tokens": num_cached}
+            self.store.append(responses, self.job, seconds, **facts)
 
         with Writer(append, self.write_every_seconds) as writer:
             self._writer, responses = writer, self.isolation.run(pending)
@@ -325,9 +324,6 @@ class ModelActor:
     def _count(self, response: Response) -> None:
         self.num_responses += 1
         self._notes.update(response.notes)
-        self._sums["num_responses"] += 1
-        for name in SUMMED[1:]:
-            self._sums[name] += getattr(response, name)
 
     def _run_isolated(self, requests: pa.Table, attempt: Attempt, last: Note) -> None:
         """Run the requests that a dead process has left, in small groups, to find what kills it."""
@@ -344,7 +340,7 @@ class ModelActor:
         if len(last.keys) == 1 and suspects.num_rows:
             failure = Failure("resource", f"its process ended twice while running this ({reason})")
             failures = [Response(failure=failure)] * suspects.num_rows
-            self.store.append(responses_table(suspects, self.id, failures), self.job, None, backend())
+            self.store.append(responses_table(suspects, self.id, failures), self.job, device=backend())
             for response in failures:
                 self._count(response)
             suspects = suspects.slice(0, 0)

@@ -1,4 +1,4 @@
-"""Dry run: what the new requests of a job will take, by what those of the last job in its folder took."""
+"""Dry run: what the new requests of a job will take, by what the requests of all its attempts took."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import polars as pl
 
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.planning.plan import ModelPlan, StagePlan, prompt_tokens, sampled_prompts
-from erag_ray.store.folder import Folder, as_frame
-from erag_ray.store.schemas import COSTS
-from erag_ray.store.stages.stage import JOB_STAGES
-from erag_ray.store.tables import TableStore
+from erag_ray.store.folder import Folder
+from erag_ray.store.stages.stage import read_costs
 
 HOUR = 3600.0
 
@@ -19,14 +17,11 @@ HOUR = 3600.0
 def estimate_cost(config: JobConfig, plan: StagePlan, out: str) -> Iterator[str]:
     """Yield lines for people: reader-hours, price and memory of the requests without a response, by model.
 
-    A reader's time grows with the tokens that it reads, so the seconds of the last job's requests are taken by token,
+    A reader's time grows with the tokens that it reads, so the seconds of earlier requests are taken by token,
     where the model counts them. ``config`` is from `dry_run_config`, and its folder is deleted at the end; ``out`` is
     the job's own folder.
     """
-    stores = [TableStore("/".join([out.rstrip("/"), stage])) for stage in JOB_STAGES]
-    costs = pl.concat(
-        [as_frame(COSTS.empty()), *(store.read(COSTS) for store in stores if store.is_sealed(COSTS))]
-    )
+    costs = read_costs(out)
     for model_plan in plan.plans:
         if model_plan.new.height:
             yield f"{model_plan.id}: {_of_model(config, model_plan, costs)}"
@@ -50,6 +45,6 @@ def _of_model(config: JobConfig, plan: ModelPlan, costs: pl.DataFrame) -> str:
     cost = "" if price is None else f", {hours * price:,.2f} at {price:g} an hour"
     memory = int(rows["peak_memory_bytes"].to_numpy().max()) / 2**30
     return (
-        f"about {time} for {count:,} requests{cost}, by the {calls:,.0f} requests of the last job here, which took "
+        f"about {time} for {count:,} requests{cost}, by the {calls:,.0f} requests run here so far, which took "
         f"{seconds:.3g} s; peak memory of a reader {memory:.2f} GiB"
     )

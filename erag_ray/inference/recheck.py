@@ -98,20 +98,16 @@ def recheck(
         num_labels=changed.count(True),
         num_judged=changed.count(None),
         num_errors=both.height - compared.height,
-        done=_done(list(again.values()), seconds),
+        done=_counts(list(again.values()), seconds),
         seconds=seconds,
         num_unsent=num_unsent,
     )
 
 
-def _done(responses: Sequence[Response], seconds: float) -> Done:
-    return Done(
-        num_responses=len(responses),
-        num_prompt_tokens=sum(response.num_prompt_tokens for response in responses),
-        num_output_tokens=sum(response.num_output_tokens for response in responses),
-        device_seconds=seconds,
-        num_cached_prompt_tokens=sum(response.num_cached_prompt_tokens for response in responses),
-    )
+def _counts(responses: Sequence[Response], seconds: float) -> Done:
+    names = ("num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
+    sums = {name: sum(getattr(response, name) for response in responses) for name in names}
+    return Done(num_responses=len(responses), device_seconds=seconds, **sums)
 
 
 def _labels_changed(

@@ -22,7 +22,7 @@ from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
 from erag_ray.inference.recheck import Recheck, recheck
 from erag_ray.inference.values import Values, fold
-from erag_ray.inference.work import Done, Work
+from erag_ray.inference.work import Done, Work, cost_frame, cost_row, record_run
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import JUDGEMENTS
 from erag_ray.models import model_class
@@ -33,7 +33,7 @@ from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
-from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
+from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, RECHECK, REQUESTS, RESPONSES
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import stage_progress
@@ -77,7 +77,7 @@ class Finished:
     judgements: pl.DataFrame | None = None
     """query_id, output, value?: the judge's scores of outputs, if there is a judge."""
     costs: pl.DataFrame = dataclasses.field(default_factory=lambda: as_frame(COSTS.empty()))
-    """COSTS of the job so far: of this stage, and of what was run before it."""
+    """COSTS since the job was started: of this stage, and of what was run before it."""
 
     @property
     def has_all_values(self) -> bool:
@@ -106,7 +106,7 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     Args:
         config: the job.
         plan: of the stage.
-        earlier: COSTS of the job so far, which count under ``max_cost``; those of this stage are sealed again.
+        earlier: COSTS since the job was started, which count under ``max_cost``.
 
     Raises:
         JobError: responses are missing, more of them are errors than ``max_error_fraction`` allows, or ``max_cost`` is
@@ -117,7 +117,10 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     tables.folder.delete("manifest.json")
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
     done: dict[str, tuple[Done, float]] = {}
-    with readers_session(config) if todo else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if todo:
+            stack.enter_context(readers_session(config))
+        record_run(config, plan, _costs(plan, done, job))
         for model_plan in todo:
             start, limited = time.monotonic(), _with_unspent(config, costs, model_plan.id)
             run_work = run_in_process if reads_here(config) else run
@@ -142,17 +145,10 @@ def _seal_responses(
         responses = pl.concat([as_frame(RESPONSES.empty()), *(entry.responses for entry in collected)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
-    stages = [plan.stage, f"{plan.stage} recheck"]
-    for model_plan in plan.plans:
-        counts, seconds = done.get(model_plan.id, (Done(), 0.0))
-        num_requests = int(model_plan.counts["distinct"].sum())
-        costs = costs.vstack(_costs(stages[0], job, model_plan, num_requests, counts, seconds))
-    rechecks = _rechecks(config, plan, todo, responses, costs)
-    for model_plan in plan.plans:
-        if again := rechecks.get(model_plan.id):
-            parts = again.num_requests, again.done, again.seconds
-            costs = costs.vstack(_costs(stages[1], job, model_plan, *parts))
-    tables.write(costs.filter(pl.col("stage").is_in(stages)), COSTS)
+    spent = _costs(plan, done, job)
+    rechecks = _rechecks(config, plan, todo, responses, pl.concat([costs, spent]))
+    spent = pl.concat([spent, _costs_of_rechecks(plan, rechecks, job)])
+    tables.write(record_run(config, plan, spent), COSTS)
     if plan.answered:
         _seal_outputs(tables, plan, plan.answered, responses)
     _seal(
@@ -168,7 +164,7 @@ def _seal_responses(
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
-    return Finished(plan=plan, requests=plan.requests, responses=responses, costs=costs)
+    return Finished(plan=plan, requests=plan.requests, responses=responses, costs=pl.concat([costs, spent]))
 
 
 def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, responses: pl.DataFrame) -> None:
@@ -280,26 +276,24 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
     check_share("requests", errors.height, responses.height, named, config)
 
 
-def _costs(
-    stage: str, job: str, plan: ModelPlan, num_requests: int, counts: Done, seconds: float
-) -> pl.DataFrame:
-    """Return COSTS of the requests to one model."""
-    tokens = counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
-    row = {
-        "stage": stage,
-        "job": job,
-        "model": plan.id,
-        "num_requests": num_requests,
-        "num_reader_calls": counts.num_responses,
-        "num_prompt_tokens": counts.num_prompt_tokens,
-        "num_output_tokens": counts.num_output_tokens,
-        "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
-        "price": plan.model.config.price_of(*tokens),
-        "seconds": seconds,
-        "device_seconds": counts.device_seconds,
-        "peak_memory_bytes": counts.peak_memory_bytes,
-    }
-    return pl.DataFrame([row], schema=as_frame(COSTS.empty()).schema)
+def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
+    """Return the rows of COSTS of a run, without counts for models without new requests."""
+    rows = []
+    for model_plan in plan.plans:
+        counts, seconds = done.get(model_plan.id, (Done(), 0.0))
+        num_requests = int(model_plan.counts["distinct"].sum())
+        key = {"stage": plan.stage, "job": job, "model": model_plan.id}
+        rows.append(cost_row(key, model_plan.model.config, num_requests, counts, seconds))
+    return cost_frame(rows)
+
+
+def _costs_of_rechecks(plan: StagePlan, rechecks: Mapping[str, Recheck], job: str) -> pl.DataFrame:
+    rows = []
+    for model_plan in plan.plans:
+        if again := rechecks.get(model_plan.id):
+            key = {"stage": plan.stage + RECHECK, "job": job, "model": model_plan.id}
+            rows.append(cost_row(key, model_plan.model.config, again.num_requests, again.done, again.seconds))
+    return cost_frame(rows)
 
 
 def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:

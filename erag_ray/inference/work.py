@@ -1,18 +1,36 @@
-"""The pending requests of one model as work for its readers, and the counts of what they have done."""
+"""The pending requests of one model as work for its readers, the counts of what they have done, and what they cost.
+
+COSTS have all attempts of a job: its starts with one ``out``, killed or not. A run records its rows in ``out`` before
+its first request, still without counts, and again at its end. Files of responses have the id of their run (job) in
+their names: what a killed run has written is counted in the store, each response once, and nothing is counted while it
+runs. What other jobs have put into a shared cache has other ids.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.inference.planning.plan import StagePlan
 from erag_ray.models import Resources
 from erag_ray.prompts.request import Form
-from erag_ray.store.responses import ResponseStore
+from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.responses import UNREADABLE, ResponseStore
+from erag_ray.store.schemas import COSTS, RECHECK
+
+ATTEMPTS = "attempts"
+"""Folder in ``out`` of the records of runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +58,7 @@ class Work:
 class Done:
     """Counts of finished requests: tokens, the sum of the actors' seconds, peak bytes.
 
-    Seconds, cached tokens and notes of an actor that died in a block are missing.
+    Notes of an actor that died in a block are missing.
     """
 
     num_responses: int = 0
@@ -56,14 +74,63 @@ class Done:
 
 
 def sum_counts(counts: pa.Table, store: ResponseStore, job: str) -> Done:
-    """Return the sum of the counts that a `ModelActor` returns for each block; responses and tokens by the store.
+    """Return the sum of what a `ModelActor` returns for each block, and the counts of responses in the store.
 
     An actor that dies returns nothing of its block, but what it wrote is in the store, and was paid.
     """
-    columns = {name: counts.column(name).to_pylist() for name in counts.column_names}
-    peak = max(columns.pop("peak_memory_bytes"))
     notes = Counter[str]()
-    for text in columns.pop("notes"):
+    for text in counts["notes"].to_pylist():
         notes.update(json.loads(text))
-    sums = {name: sum(values) for name, values in columns.items()}
-    return Done(**(sums | store.totals_by(job)), peak_memory_bytes=peak, notes=dict(notes))
+    num_questions, peak = pc.sum(counts["num_questions"]).as_py(), pc.max(counts["peak_memory_bytes"]).as_py()
+    return Done(
+        **store.totals_by(job), num_questions=num_questions, peak_memory_bytes=peak, notes=dict(notes)
+    )
+
+
+def cost_row(
+    key: Mapping[str, Any], config: ReaderConfig, num_requests: int, counts: Done, seconds: float
+) -> dict[str, object]:
+    """Return a row of COSTS; ``key`` has its stage, job and model."""
+    tokens = counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
+    return {
+        **key,
+        "num_requests": num_requests,
+        "num_reader_calls": counts.num_responses,
+        "num_prompt_tokens": counts.num_prompt_tokens,
+        "num_output_tokens": counts.num_output_tokens,
+        "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
+        "price": config.price_of(*tokens),
+        "seconds": seconds,
+        "device_seconds": counts.device_seconds,
+        "peak_memory_bytes": counts.peak_memory_bytes,
+    }
+
+
+def cost_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema=as_frame(COSTS.empty()).schema)
+
+
+def record_run(config: JobConfig, plan: StagePlan, costs: pl.DataFrame) -> pl.DataFrame:
+    """Record the rows of a run; return COSTS of all runs of its stage: first these, then those of earlier ones."""
+    folder, stages, rows = Folder(config.out), (plan.stage, plan.stage + RECHECK), list[dict[str, Any]]()
+    for info in folder.infos(ATTEMPTS):
+        # a record that cannot be read is left out
+        with contextlib.suppress(*UNREADABLE):
+            for row in folder.read_parquet(ATTEMPTS, info.base_name).to_pylist():
+                if row["stage"] in stages and row["job"] not in costs["job"]:
+                    rows.append(row if row["num_reader_calls"] else _by_store(row, info.mtime, config, plan))
+    if costs.height:
+        folder.write_parquet(costs.to_arrow(), ATTEMPTS, f"{costs['job'][0]}.parquet")
+    return pl.concat([costs, cost_frame(rows).with_columns(num_requests=pl.lit(0, pl.Int64))])
+
+
+def _by_store(
+    row: Mapping[str, Any], start: datetime.datetime, config: JobConfig, plan: StagePlan
+) -> dict[str, Any]:
+    """Return the row of a run that did not end, with the counts of what it has written, and its seconds until then."""
+    store, key = ResponseStore(config.cache_dir, row["model"]), {name: row[name] for name in COSTS.key}
+    ends = [info.mtime for info in store.folder.infos() if info.base_name.startswith(f"{row['job']}-")]
+    seconds = (max([start, *ends]) - start).total_seconds()
+    # without prices if the job has another model now
+    configs = [model_plan.model.config for model_plan in plan.plans if model_plan.id == row["model"]]
+    return cost_row(key, [*configs, ReaderConfig()][0], 0, Done(**store.totals_by(row["job"])), seconds)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -23,6 +25,8 @@ KEY_COLUMNS = ["question_key", "passages_key"]
 TOKEN_COLUMNS = ("num_prompt_tokens", "num_output_tokens")
 SECONDS = b"seconds"
 """In a file's metadata: how long one actor took for what is in it."""
+CACHED = b"num_cached_prompt_tokens"
+"""In a file's metadata: prompt tokens of what is in it that a server had in its cache."""
 DEVICE = b"device"
 """In a file's metadata: the kind of device, and the version of the software, that made what is in it."""
 FINAL = ("input", "refused")
@@ -79,30 +83,34 @@ class ResponseStore:
         """Set facts aside that the model cannot read."""
         self.folder.set_aside(FACTS)
 
-    def append(
-        self, responses: pa.Table, job: str, seconds: float | None = None, device: str | None = None
-    ) -> str:
-        """Add responses as one file; the same responses of the same job replace themselves (a retried task)."""
+    def append(self, responses: pa.Table, job: str, seconds: float | None = None, **facts: object) -> str:
+        """Add responses as one file; the same responses of the same job replace themselves (a retried task).
+
+        ``facts`` are further metadata of the file: device and num_cached_prompt_tokens.
+        """
         conformed = conform(responses, RESPONSES)
         name = f"{job}-{keys_digest(conformed)}.parquet"
-        facts = {SECONDS: seconds, DEVICE: device}
+        named = {"seconds": seconds, **facts}.items()
         described = conformed.replace_schema_metadata(
-            {name: str(fact) for name, fact in facts.items() if fact is not None}
+            {key: str(fact) for key, fact in named if fact is not None}
         )
         self.folder.write_parquet(described, name, write_page_checksum=True)
         return name
 
     def speed(self) -> float | None:
         """Responses a second of one actor, by the newest files; None where none says how long it took."""
-        rows, seconds = 0, 0.0
-        for name in self.folder.names(suffix=".parquet")[-NEWEST_FILES:]:
+        names = self.folder.names(suffix=".parquet")[-NEWEST_FILES:]
+        parts = [(rows, float(facts[SECONDS])) for rows, facts in self._facts(names) if SECONDS in facts]
+        seconds = math.fsum(took for _, took in parts)
+        return sum(rows for rows, _ in parts) / seconds if seconds else None
+
+    def _facts(self, names: Iterable[str]) -> Iterator[tuple[int, Mapping[bytes, bytes]]]:
+        """Yield the number of responses in each file, and its metadata."""
+        for name in names:
             # a file that cannot be read is reported where its responses are needed
             with contextlib.suppress(*UNREADABLE):
                 footer = self._footer(name)
-                if SECONDS in (footer.metadata or {}):
-                    took = float(footer.metadata[SECONDS])
-                    rows, seconds = rows + footer.num_rows, seconds + took
-        return rows / seconds if seconds else None
+                yield footer.num_rows, footer.metadata or {}
 
     def _footer(self, name: str) -> pq.FileMetaData:
         with self.folder.filesystem.open_input_file(self.folder.at(name)) as file:
@@ -125,14 +133,21 @@ class ResponseStore:
     def _names_of(self, job: str) -> list[str]:
         return [name for name in self.folder.names(suffix=".parquet") if name.startswith(f"{job}-")]
 
-    def totals_by(self, job: str) -> dict[str, int]:
-        """Count the responses of a job and their tokens, those of actors that have died included.
+    def totals_by(self, job: str) -> dict[str, Any]:
+        """Sum up the responses of a job, those of actors that have died included.
 
         Returns:
-            num_responses, num_prompt_tokens, num_output_tokens.
+            num_responses, num_prompt_tokens, num_output_tokens, num_cached_prompt_tokens, device_seconds.
         """
-        rows = self._of_files(self._names_of(job), list(TOKEN_COLUMNS))
-        return {"num_responses": rows.height, **rows.sum().row(0, named=True)}
+        names = self._names_of(job)
+        rows = self._of_files(names, list(TOKEN_COLUMNS))
+        facts = [facts for _, facts in self._facts(names)]
+        return {
+            "num_responses": rows.height,
+            **rows.sum().row(0, named=True),
+            CACHED.decode(): sum(int(fact.get(CACHED, 0)) for fact in facts),
+            "device_seconds": math.fsum(float(fact.get(SECONDS, 0)) for fact in facts),
+        }
 
     def lookup(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """The responses of the given keys and the number of rows that repeat a key.

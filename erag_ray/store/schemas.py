@@ -159,6 +159,10 @@ COSTS = table_schema(
     "stage* job* model* num_requests num_reader_calls num_prompt_tokens num_output_tokens "
     "num_cached_prompt_tokens price? seconds device_seconds peak_memory_bytes",
 )
+"""A row for each run of a stage (job) and each model, killed runs included. Only the last run has num_requests, the
+others have 0, since they had the same requests: sums over rows are right."""
+RECHECK = " recheck"
+"""End of COSTS.stage for the requests that were sent again."""
 
 TABLES = {table.name: table for table in list(globals().values()) if isinstance(table, TableSchema)}
 """All tables defined above."""

@@ -18,6 +18,7 @@ import polars as pl
 import rich.console
 from polars.testing import assert_frame_equal
 
+from erag_ray.analyses.costs import IS_LAST
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.export import export
 from erag_ray.analyses.parts.shapes import tables_of
@@ -211,7 +212,7 @@ def work_of(plan: StagePlan) -> dict[str, tuple[int, int, int]]:
 def num_reader_calls(tiny: Tiny) -> int:
     """Calls of the last job, as its COSTS have it."""
     costs = TableStore(f"{tiny.config.out}/compare").read(COSTS)
-    return int(costs["num_reader_calls"].sum())
+    return int(costs.filter(IS_LAST)["num_reader_calls"].sum())
 
 
 def table(tiny: Tiny, schema: TableSchema, **equal: object) -> pl.DataFrame:

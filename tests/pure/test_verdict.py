@@ -32,6 +32,7 @@ from scripts import import_script
 from erag_ray.analyses.comparisons import COMPARISONS, SIGNIFICANT, run_differences
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
+from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.formats import counted, number, rows_of_text, text_of
 from erag_ray.analyses.parts.model import Column, DatasetVerdict, Format, Value, Verdict
@@ -313,6 +314,14 @@ def costs(**changes: object) -> pl.DataFrame:
 def test_the_cost_is_that_of_the_last_run(changes: dict[str, object], new: str) -> None:
     verdict: Verdict = build_report(tables_of({("A", 2): [1, 0]}, costs=costs(**changes))).verdict
     assert [finding.text for finding in verdict.findings] == [f"cost: 7,329 requests, {new}"]
+
+
+def test_the_cost_of_all_runs_is_beside_that_of_the_last() -> None:
+    before = [costs(num_requests=0, num_reader_calls=4650, price=1.25, job=job) for job in "ab"]
+    assert cost_text(pl.concat([costs(), *before])) == (
+        "7,329 requests, 12 of them new in the last run, 9,300 in 2 runs before; last run: 1.7 million prompt tokens, "
+        "2.9 min of reader time; all runs: 5.1 million prompt tokens, 8.7 min of reader time, price 2.5000"
+    )
 
 
 @given(st.floats(0.01, 1e9))

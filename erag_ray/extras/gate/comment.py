@@ -25,6 +25,7 @@ from erag_ray.extras.gate.changes import Difference
 from erag_ray.extras.gate.decide import Decision, Rule, Verdict
 from erag_ray.extras.gate.side import Side
 from erag_ray.report.markdown import markdown
+from erag_ray.store.stages.stage import read_costs
 
 MAX_LISTED = 10
 """Questions listed each way."""
@@ -138,7 +139,7 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
         yield Finding(topic="missing", text=text, is_warning=True)
     sides = (comparison.baseline, comparison.candidate)
     for side in sides[sides[0].folder == sides[1].folder :]:
-        costs = side.costs()
+        costs = read_costs(side.folder)
         if costs.height:
             yield Finding(topic="cost", text=f"cost of {side.folder}: {cost_text(costs)}")
 

@@ -17,7 +17,6 @@ from erag_ray.data.runs.references import REFERENCES
 from erag_ray.store.schemas import (
     CLUSTERS,
     CORPUS,
-    COSTS,
     LABELS,
     LIST_OUTPUTS,
     QUERIES,
@@ -25,7 +24,7 @@ from erag_ray.store.schemas import (
     UTILITY,
     TableSchema,
 )
-from erag_ray.store.stages.stage import JOB_STAGES, stale
+from erag_ray.store.stages.stage import stale
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import suggestion
@@ -113,12 +112,6 @@ class Side:
     def clusters(self) -> pl.DataFrame | None:
         """Return CLUSTERS; None where each question is by itself."""
         return self.store.read(CLUSTERS) if self.store.is_sealed(CLUSTERS) else None
-
-    def costs(self) -> pl.DataFrame:
-        """Return COSTS of all stages of the job; those that are missing or damaged are left out."""
-        stores = [TableStore("/".join([self.folder.rstrip("/"), stage])) for stage in JOB_STAGES]
-        parts = [store.read(COSTS) for store in stores if store.manifest_if_whole(COSTS) is not None]
-        return pl.concat([pl.DataFrame(COSTS.empty()), *parts])
 
 
 def load_side(name: str, folder: str, run: str | None) -> Side:

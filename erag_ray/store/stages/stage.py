@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from erag_ray.measures.scores import is_language_score
 from erag_ray.store.fingerprints import NOT_LOCAL, code_fingerprint, fingerprint
-from erag_ray.store.schemas import TableSchema
+from erag_ray.store.schemas import COSTS, TableSchema
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, TableWriter, content_digest, whole_manifest
 from erag_ray.support.registry import plugins
 
@@ -34,6 +34,15 @@ def judge_stage(stage: str) -> str:
 
 JOB_STAGES = tuple(name for stage in INFERENCE_STAGES for name in (stage, judge_stage(stage)))
 """Folders in a job's ``out`` of the stages that run models, and of their judges."""
+
+
+def read_costs(out: str) -> pl.DataFrame:
+    """Return COSTS of all stages of a job; those that are missing or damaged are left out."""
+    stores = [TableStore("/".join([out.rstrip("/"), stage])) for stage in JOB_STAGES]
+    parts = [store.read(COSTS) for store in stores if store.manifest_if_whole(COSTS) is not None]
+    return pl.concat([pl.DataFrame(COSTS.empty()), *parts])
+
+
 EXPORT = "trec"
 """Folder of the TREC files; its manifest lists results that could not be exported."""
 Append = Callable[[TableSchema, pa.Table | pl.DataFrame], None]

@@ -28,6 +28,7 @@ from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.vllm.engine import sampling
 from erag_ray.prompts.prompt import prompt_named
 from erag_ray.prompts.request import Request
+from erag_ray.store.fingerprints import new_job_id
 from erag_ray.support.errors import InputError
 
 WHAT, ORDER = "vllm", "order of prompts"
@@ -80,8 +81,10 @@ def _against_bare(actor: ModelActor, table: pa.Table, config: BenchmarkConfig) -
     pq.write_table(table, path)
 
     def ours(rows: int) -> Row:
-        (counts,) = actor(pq.read_table(path)[:rows])
-        return {name: counts[name][0] for name in ("num_prompt_tokens", "num_cached_prompt_tokens")}
+        actor.job = new_job_id()
+        list(actor(pq.read_table(path)[:rows]))
+        totals = actor.store.totals_by(actor.job)
+        return {name: totals[name] for name in ("num_prompt_tokens", "num_cached_prompt_tokens")}
 
     def bare(rows: int) -> Row:
         return _generated(model, rendered[:rows])
