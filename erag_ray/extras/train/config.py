@@ -227,6 +227,11 @@ class TrainConfig(Keys):
     progress: Flag = True
     """Show how far the training is."""
 
+    @property
+    def start_reader(self) -> ReaderConfig:
+        """The reader with the model that training starts from, a folder or hub name."""
+        return dataclasses.replace(self.reader, model=f"{self.out}/start") if self.scratch else self.reader
+
     def _check(self) -> None:
         require(bool(self.curriculum), "curriculum: no stage is given")
         require("://" not in self.out, f"out must be a folder that all nodes see, not a URI, got {self.out}")

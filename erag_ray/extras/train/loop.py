@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.extras.train.checkpoints import Checkpoints, State, recover
+from erag_ray.extras.train.checkpoints import Checkpoints, State
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, micro_batches
 from erag_ray.extras.train.data.curriculum import Curriculum
@@ -31,7 +31,9 @@ from erag_ray.extras.train.reader import load_reader, save_reader
 from erag_ray.models.local.memory import free_memory, is_out_of_memory
 from erag_ray.models.local.model import DEFAULT_LIMITS
 from erag_ray.models.t5.encoder_cache import encode_prompts
+from erag_ray.store.folder import Folder
 from erag_ray.support.errors import JobError
+from erag_ray.support.ownership import UNFINISHED
 
 NO_TARGET = -100
 
@@ -49,11 +51,11 @@ class Totals(NamedTuple):
 class Trainer:
     """Model, optimiser and data of one worker."""
 
-    def __init__(self, config: TrainConfig, model_folder: str) -> None:
+    def __init__(self, config: TrainConfig) -> None:
         self.config = config
         self.out = pathlib.Path(config.out)
         train, dev = open_examples(config, "train"), open_examples(config, "dev")
-        self.reader = load_reader(config.reader, model_folder, {**dev.datasets, **train.datasets})
+        self.reader = load_reader(config.start_reader, {**dev.datasets, **train.datasets})
         self.model: Any = self.reader.model.model
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
@@ -108,8 +110,9 @@ class Trainer:
         return state, seconds
 
     def _remove_unfinished(self) -> None:
-        recover(self.out / "reader")
-        self.checkpoints.clean()
+        """Remove what killed processes were writing."""
+        for folder in (self.out, self.checkpoints.root):
+            Folder(str(folder)).delete_folder(UNFINISHED)
 
     def _samples(self, first: int) -> Iterator[tuple[int, list[Sample]]]:
         """Yield this worker's samples of each step; the next step's are prepared in a thread."""

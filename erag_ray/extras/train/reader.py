@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -29,13 +28,13 @@ class TrainedReader(NamedTuple):
     forms: Mapping[str, Form]
 
 
-def load_reader(config: ReaderConfig, folder: str, datasets: Mapping[str, Dataset]) -> TrainedReader:
+def load_reader(config: ReaderConfig, datasets: Mapping[str, Dataset]) -> TrainedReader:
     """Load the reader to be trained.
 
     Raises:
         InputError: it is not a T5-style reader, or its model cannot be read.
     """
-    model = t5_model(dataclasses.replace(config, model=folder))
+    model = t5_model(config)
     # the engine fuses weights, which training has to change separately
     model.uses_engine = False
     model.load()

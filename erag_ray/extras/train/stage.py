@@ -58,7 +58,7 @@ def train(config: TrainConfig) -> None:
         f"{curriculum.num_steps:,} steps; {examples['dev'].num_rows:,} dev questions"
     )
     with ray_session(config.ray_address):
-        state = dataclasses.asdict(run_workers(config, start_folder(config), curriculum.num_steps))
+        state = dataclasses.asdict(run_workers(config, curriculum.num_steps))
     TableStore(config.out).write_manifest({"training": settings(config), **state})
     say(f"reader: {pathlib.Path(config.out, 'reader')}{_best(state)}")
 
@@ -94,30 +94,21 @@ def check_same(config: TrainConfig) -> None:
     folder, now = Folder(config.out), settings(config)
     if not folder.exists(SETTINGS):
         return
-    try:
-        saved = json.loads(folder.read_bytes(SETTINGS))
-    except ValueError as error:
-        raise InputError([f"{folder.at(SETTINGS)}: damaged ({error}). Name another out"]) from error
+    saved = whole_manifest(folder, name=SETTINGS)
+    if saved is None:
+        raise InputError([f"{folder.at(SETTINGS)}: damaged. Name another out"])
     keys = sorted(key for key in saved.keys() | now.keys() if saved.get(key) != now.get(key))
     if keys:
         changes = "; ".join(
             f"{key}: {_short(saved.get(key))} there, {_short(now.get(key))} here" for key in keys
         )
-        raise InputError(
-            [
-                f"out: {config.out} holds a training with other settings ({changes}). Name another out, or remove it"
-            ]
-        )
+        text = f"out: {config.out} holds a training with other settings ({changes})"
+        raise InputError([f"{text}. Name another out, or remove it"])
 
 
 def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def start_folder(config: TrainConfig) -> str:
-    """Return the model folder or hub name that training starts from."""
-    return str(pathlib.Path(config.out, "start")) if config.scratch else str(config.reader.model)
 
 
 def check(config: TrainConfig) -> None:
@@ -164,8 +155,8 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     # torch and transformers take seconds to import: not before all files are right
     from erag_ray.extras.train.scratch.start import prepare_start
 
-    prepare_start(config, examples, start_folder(config))
-    Folder(config.out).write_bytes(json.dumps(settings(config), indent=1).encode(), SETTINGS)
+    prepare_start(config, examples)
+    TableStore(config.out).write_manifest(settings(config), name=SETTINGS)
     return examples
 
 

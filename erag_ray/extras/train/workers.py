@@ -29,7 +29,7 @@ from erag_ray.support.termination import keep_handler
 NUM_RETRIES = 3
 
 
-def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
+def train(config: TrainConfig, num_steps: int) -> State:
     """Train to the end, from the newest checkpoint in ``out`` if there is one.
 
     After the loss of a worker or node, training resumes from the last checkpoint, `NUM_RETRIES` times at most.
@@ -41,13 +41,14 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
     """
     workers = plan_workers(config)
     # workers have another working directory
-    config = dataclasses.replace(config, out=os.path.abspath(config.out))
+    reader = dataclasses.replace(config.reader, model=full_path(config.reader.model or ""))
+    config = dataclasses.replace(config, out=os.path.abspath(config.out), reader=reader)
     out, name = Folder(config.out), f"ray-{new_job_id()}"
     out.record_tree(name)
     logging.getLogger("ray.train").setLevel(logging.CRITICAL)
     trainer = TorchTrainer(
         cast(Any, run_worker),
-        train_loop_config={"config": config, "model": full_path(model_folder)},
+        train_loop_config={"config": config},
         scaling_config=workers,
         run_config=cast(Any, RunConfig)(
             name="run",
@@ -78,7 +79,7 @@ def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
     torch.set_num_threads(max(1, int(cpus)))
     try:
         check_gpus()
-        return Trainer(arguments["config"], arguments["model"]).run()
+        return Trainer(arguments["config"]).run()
     except (InputError, JobError) as error:
         return error
 
