@@ -9,13 +9,12 @@ import pathlib
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import rich.console
 import rich.progress
 
 from erag_ray.store.folder import Folder
-from erag_ray.support.progress import beside
 
 COLUMNS = ("step", "stage", "loss", "gradient_norm", "learning_rate", "tokens", "seconds")
 LOG, MESSAGES = "log.csv", "messages.txt"
@@ -65,17 +64,11 @@ def read_log(path: pathlib.Path) -> list[dict[str, str]]:
     ]
 
 
-@contextlib.contextmanager
-def training_progress(out: pathlib.Path, num_steps: int, *, show: bool) -> Iterator[None]:
-    """Context manager that prints messages of workers and, with ``show``, step, loss, dev score and time left.
+def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
+    """Print messages of workers and, with ``show``, step, loss, dev score and time left, until ``closing`` is set.
 
     As a bar on a terminal, else as a line every `TRAINING_LINE_SECONDS`.
     """
-    with beside(_watch, out, num_steps, show):
-        yield
-
-
-def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
     num_said = len(_messages(out))
     is_terminal = sys.stderr.isatty()
     console = rich.console.Console(stderr=True)

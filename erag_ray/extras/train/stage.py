@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.config.reader import output_settings
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
-from erag_ray.extras.train.data.examples import Examples, file_stamps, prepare_examples
+from erag_ray.extras.train.data.examples import NAMES, Examples, file_stamps, open_examples, prepare_examples
 from erag_ray.inputs.settings import check_reader_names
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import find_model
@@ -69,19 +68,20 @@ def _best(done: Mapping[str, object]) -> str:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """Return all that the result depends on: the config's keys, file stamps, and digests of weights."""
-    values = {key: value for key, value in dataclasses.asdict(config).items() if key not in FREE_KEYS}
-    del values["reader"]
-    reader = {f"reader.{key}": value for key, value in output_settings(config.reader).items()}
-    examples: dict[str, Any] = {}
-    for name in ("train", "dev"):
-        del values[name]
-        examples |= {f"{name}.{key}": value for key, value in getattr(config, name).settings().items()}
-    files = {f"files of {name}": file_stamps(getattr(config, name)) for name in ("train", "dev")}
-    weights: dict[str, Any] = {}
+    parts = {
+        "reader": output_settings(config.reader),
+        **{name: dataclasses.asdict(getattr(config, name)) for name in NAMES},
+    }
+    values: dict[str, Any] = dataclasses.asdict(config)
+    for key in (*FREE_KEYS, *parts):
+        del values[key]
+    values |= {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
+    values |= {f"files of {name}": file_stamps(getattr(config, name)) for name in NAMES}
     if not config.scratch:
         model = find_model(config.reader.model, key="reader.model", revision=config.reader.model_revision)
-        weights["weights of reader.model"] = model.digests()
-    result: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))
+        values["weights of reader.model"] = model.digests()
+    # as JSON has it, like the file
+    result: dict[str, Any] = json.loads(json.dumps(values))
     return result
 
 
@@ -125,25 +125,23 @@ def check(config: TrainConfig) -> None:
     if config.reader.dtype != "float32":
         text = f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16"
         problems.append(text)
-    try:
-        folder, probe = Folder(config.out, is_shared=True), f"probe-{uuid.uuid4().hex}"
-        folder.write_bytes(b"", probe)
-        folder.delete(probe)
-    except OSError as error:
-        problems.append(f"out: cannot write to {config.out}: {error}")
     if problems:
         raise InputError(problems)
     check_same(config)
 
 
 def prepare(config: TrainConfig) -> dict[str, Examples]:
-    """Prepare the examples and the model to start from; return the examples.
+    """Prepare the examples and the model to start from, unless `check_same` knows them; return the examples.
 
     Raises:
         InputError: all errors in both. Where the examples have errors, only the names of the reader are checked.
     """
+    folder = Folder(config.out)
+    is_prepared = folder.exists(SETTINGS) and folder.exists("data")
     try:
-        examples = prepare_examples(config)
+        examples = (
+            {name: open_examples(config, name) for name in NAMES} if is_prepared else prepare_examples(config)
+        )
         problems = _check_copies(config, examples["train"])
     except InputError as error:
         problems = list(error.problems)

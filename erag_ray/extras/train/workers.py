@@ -16,7 +16,7 @@ from ray.train.torch import TorchTrainer
 
 from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import TrainConfig
-from erag_ray.extras.train.log import training_progress
+from erag_ray.extras.train.log import watch
 from erag_ray.extras.train.loop import Trainer
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
 from erag_ray.inference.cluster.session import nodes_alive
@@ -24,6 +24,7 @@ from erag_ray.inference.pool import largest_share
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.progress import beside
 from erag_ray.support.termination import keep_handler
 
 NUM_RETRIES = 3
@@ -58,8 +59,10 @@ def train(config: TrainConfig, num_steps: int) -> State:
         ),
     )
     # Ray Train's handler of Ctrl-C ends the process with code 0
-    shown = training_progress(pathlib.Path(config.out), num_steps, show=config.progress)
-    with shown, keep_handler(signal.SIGINT):
+    with (
+        beside(watch, pathlib.Path(config.out), num_steps, config.progress),
+        keep_handler(signal.SIGINT),
+    ):
         result = trainer.fit()
     out.remove_tree(name)
     outcome: State | Exception = cast(Any, result).return_value
