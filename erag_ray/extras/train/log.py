@@ -9,7 +9,7 @@ import pathlib
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import rich.console
 import rich.progress
@@ -24,7 +24,7 @@ TRAINING_LINE_SECONDS = 10.0
 class TrainingLog:
     """``<out>/log.csv``: a line per step with `COLUMNS` (segment tokens of the step, seconds so far) and dev scores."""
 
-    def __init__(self, out: pathlib.Path, datasets: Sequence[str]) -> None:
+    def __init__(self, out: pathlib.Path, datasets: Iterable[str]) -> None:
         self.out = out
         self.columns = [*COLUMNS, "dev", *(f"dev_{name}" for name in datasets)]
 
@@ -72,12 +72,7 @@ def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: boo
     num_said = len(_messages(out))
     is_terminal = sys.stderr.isatty()
     console = rich.console.Console(stderr=True)
-    columns = (
-        rich.progress.TextColumn("training"),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TextColumn("{task.description}"),
-    )
+    columns = ("training", rich.progress.BarColumn(), "{task.description}")
     with rich.progress.Progress(*columns, console=console, disable=not (show and is_terminal)) as bar:
         task = bar.add_task("", total=num_steps)
         ended, printed, next_line = False, 0, time.monotonic() + TRAINING_LINE_SECONDS
@@ -93,19 +88,19 @@ def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: boo
             step, text = int(rows[-1]["step"]), _progress_text(rows, num_steps)
             bar.update(task, completed=step, description=text)
             if show and not is_terminal and step != printed and (ended or time.monotonic() >= next_line):
-                print(f"step {step:,}/{num_steps:,}: {text}", file=sys.stderr, flush=True)
+                print(text, file=sys.stderr, flush=True)
                 printed, next_line = step, time.monotonic() + TRAINING_LINE_SECONDS
 
 
 def _progress_text(rows: Sequence[Mapping[str, str]], num_steps: int) -> str:
-    """Return the loss of the last rows, the last dev score, and the time left at the speed of the last rows."""
+    """Return the step, the last dev score, and of the last rows the loss and, from their speed, the time left."""
     recent, last = rows[-20:], rows[-1]
     loss = sum(float(row["loss"]) for row in recent) / len(recent)
     dev = next((f", dev {float(row['dev']):.3f}" for row in reversed(rows) if row.get("dev")), "")
-    steps = int(last["step"]) - int(recent[0]["step"])
+    step, steps = int(last["step"]), int(last["step"]) - int(recent[0]["step"])
     elapsed = float(last["seconds"]) - float(recent[0]["seconds"])
-    left = f", {(num_steps - int(last['step'])) * elapsed / steps:.0f} s left" if steps else ""
-    return f"loss {loss:.3f}{dev}{left}"
+    left = f", {(num_steps - step) * elapsed / steps:.0f} s left" if steps else ""
+    return f"step {step:,}/{num_steps:,}: loss {loss:.3f}{dev}{left}"
 
 
 def _messages(out: pathlib.Path) -> list[str]:

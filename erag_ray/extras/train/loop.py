@@ -65,7 +65,7 @@ class Trainer:
         self.gradients = flat_gradients(self.model)
         self.optimizer = make_optimizer(self.model, config)
         self.checkpoints = Checkpoints(self.out / "checkpoints")
-        self.log = TrainingLog(self.out, self.dev.datasets)
+        self.log = TrainingLog(self.out, self.dev.rows)
 
     def run(self) -> State:
         """Train from the newest checkpoint, or from the start, to the end; the result is in ``reader/``.
@@ -79,7 +79,7 @@ class Trainer:
         for step, samples in self._samples(state.step):
             values = self._step(step, samples)
             state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
-            if self._is_due(state.step, self.config.eval_steps) and self.dev.datasets:
+            if self._is_due(state.step, self.config.eval_steps) and self.dev.rows:
                 with autocast(self.config):
                     self.model.eval()
                     scores = self.dev.scores(*rank_and_size())
@@ -89,7 +89,7 @@ class Trainer:
                 self.log.add({**values, "seconds": round(time.monotonic() - started, 3)})
             if self._is_due(state.step, self.config.save_steps):
                 on_main_worker(lambda state=state: self.checkpoints.save(self.model, self.optimizer, state))
-        if not self.dev.datasets:
+        if not self.dev.rows:
             on_main_worker(self._save_reader)
         return state
 

@@ -53,8 +53,8 @@ def train(config: TrainConfig) -> None:
     curriculum = Curriculum(config, examples["train"].dataset_names)
     say(*dict.fromkeys([*examples["train"].notes, *examples["dev"].notes]))
     say(
-        f"training on {examples['train'].num_rows:,} questions, {examples['train'].corpus.num_rows:,} passages, "
-        f"{curriculum.num_steps:,} steps; {examples['dev'].num_rows:,} dev questions"
+        f"training on {examples['train'].table.num_rows:,} questions, {examples['train'].corpus.num_rows:,} passages, "
+        f"{curriculum.num_steps:,} steps; {examples['dev'].table.num_rows:,} dev questions"
     )
     with ray_session(config.ray_address):
         state = dataclasses.asdict(run_workers(config, curriculum.num_steps))

@@ -76,8 +76,7 @@ def _page(
     random.shuffle(own_facts)
     more = [fact for fact in _others(config, random, district, entity) if fact not in others]
     other_facts = [
-        Statement(_tell(random, fact, refer(config, random, fact.subject)), fact)
-        for fact in (*others, *more)
+        Statement(_tell(random, fact, refer(config, random, fact.subject)), fact) for fact in (*others, *more)
     ]
     random.shuffle(other_facts)
     return Page(

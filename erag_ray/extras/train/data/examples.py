@@ -45,11 +45,6 @@ class Examples:
     notes: Sequence[str] = ()
 
     @property
-    def num_rows(self) -> int:
-        """The number of questions."""
-        return int(self.table.num_rows)
-
-    @property
     def dataset_names(self) -> list[str]:
         """The dataset of every question."""
         names: list[str] = self.table.column("dataset").to_pylist()
