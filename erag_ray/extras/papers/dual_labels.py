@@ -143,10 +143,7 @@ def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[
     # the word rule applies only to short answers, not to verdicts or replies
     queries = applicable_queries(config.word_rule, with_gold)
     in_corpus = pl.concat(
-        [
-            loaded.provenance.join(corpus, on="page_id", how="semi")["query_id"],
-            loaded.provenance.join(corpus, on="doc_id", how="semi")["query_id"],
-        ]
+        loaded.provenance.join(corpus, on=key, how="semi")["query_id"] for key in ("page_id", "doc_id")
     )
     absent = queries.filter(pl.col("query_id").is_in(in_corpus.implode()).not_()).height
     if absent:

@@ -48,10 +48,10 @@ class TrainingLog:
         csv.DictWriter(text, self.columns, lineterminator="\n").writerows(rows)
         return text.getvalue()
 
-    def say(self, line: str) -> None:
-        """Write a message for the user, which the driver prints."""
+    def say(self, *lines: str) -> None:
+        """Write messages for the user, which the driver prints."""
         with open(self.out / MESSAGES, "a") as file:
-            file.write(line + "\n")
+            file.writelines(f"{line}\n" for line in lines)
 
 
 def read_log(path: pathlib.Path) -> list[dict[str, str]]:

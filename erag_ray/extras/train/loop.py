@@ -103,10 +103,9 @@ class Trainer:
         seconds = 0.0
         if is_main():
             seconds = self.log.resume(state.step)
-            for line in lines:
-                self.log.say(line)
             if state.step:
-                self.log.say(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
+                lines.append(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
+            self.log.say(*lines)
         return state, seconds
 
     def _remove_unfinished(self) -> None:
@@ -157,18 +156,8 @@ class Trainer:
         self.model.train()
         self.gradients.zero_()
         sums = torch.zeros(4, dtype=torch.float64, device=self.gradients.device)
-        if not self._has_memory_for(samples, sums):
-            free_memory()
-            # still take part in the all-reduce: the other workers wait for it
-            sums[3] = 1
-        if dist.is_initialized():
-            dist.all_reduce(self.gradients)
-            dist.all_reduce(sums)
-        return Totals(*sums.tolist())
-
-    def _has_memory_for(self, samples: Sequence[Sample], sums: torch.Tensor) -> bool:
-        """Add gradients, loss and tokens of this worker's micro-batches; return whether memory sufficed."""
         pass_tokens = self.config.reader.batch_tokens or DEFAULT_LIMITS.tokens
+        has_memory = True
         try:
             for batch in micro_batches(samples, self.config.micro_batch_tokens):
                 with autocast(self.config):
@@ -180,8 +169,16 @@ class Trainer:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            return False
-        return True
+            has_memory = False
+        if not has_memory:
+            # outside of the handler, because its traceback references the tensors of the batch
+            free_memory()
+            # still take part in the all-reduce: the other workers wait for it
+            sums[3] = 1
+        if dist.is_initialized():
+            dist.all_reduce(self.gradients)
+            dist.all_reduce(sums)
+        return Totals(*sums.tolist())
 
     def _out_of_memory(self, step: int) -> str:
         size = self.config.micro_batch_tokens
