@@ -26,7 +26,7 @@ from erag_ray.analyses.comparisons import COMPARISONS, run_differences
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS, utility_by_depth
 from erag_ray.analyses.order import MAX_RUNS
-from erag_ray.analyses.parts.model import Figure, Mark
+from erag_ray.analyses.parts.model import Figure, Mark, Table
 from erag_ray.analyses.question_by_question import MAX_BARS, gain_by_question
 from erag_ray.analyses.scope import Scope, scope_of
 from erag_ray.analyses.useful_documents import shares_by_rank
@@ -367,12 +367,12 @@ def test_figure_1_has_a_line_for_each_annotator_and_a_panel_for_each_dataset() -
             "num_queries": [4, 4, 4, 4],
         }
     )
-    figure = figure_1(curves, "bm25 <b>", "kendall_tau_b")
+    figure, _ = figure_1(curves, "bm25 <b>", "kendall_tau_b")
+    assert isinstance(figure, Figure)
     rows = [(row["dataset"], row["annotator"], row["documents"], row["value"]) for row in data_of(figure)]
     assert rows == [("d", "erag", 1, 0.1), ("d", "erag", 10, 0.2), ("e", "provenance", 10, 0.4)]
-    assert figure is not None
     assert "e" in "".join(ET.fromstring(charts.svg(figure)).itertext())
-    assert figure_1(curves.clear(), "bm25", "kendall_tau_b") is None
+    assert [type(part) for part in figure_1(curves.clear(), "bm25", "kendall_tau_b")] == [Table]
 
 
 def test_readers_are_compared_in_a_panel_for_each_dataset_and_run() -> None:
@@ -388,14 +388,14 @@ def test_readers_are_compared_in_a_panel_for_each_dataset_and_run() -> None:
             "num_queries": [4, 4],
         }
     )
-    figure = agreement_of_readers(rows, "Figure 2, 50 documents", "kendall_tau_b")
+    figure, _ = agreement_of_readers(rows, "Figure 2, 50 documents", "kendall_tau_b")
+    assert isinstance(figure, Figure)
     assert [(row["reader"], row["lists"], row["value"]) for row in data_of(figure)] == [
         ("small", "d: A", 0.1),
         ("large", "d: A", 0.2),
     ]
-    assert figure is not None
     assert figure.name == "figure_2"
-    assert agreement_of_readers(rows.clear(), "Figure 2", "kendall_tau_b") is None
+    assert [type(part) for part in agreement_of_readers(rows.clear(), "Figure 2", "kendall_tau_b")] == [Table]
 
 
 # --- charts ---

@@ -37,7 +37,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.train import loop
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, tokenised
-from erag_ray.extras.train.stage import check_same, prepare, start_folder
+from erag_ray.extras.train.stage import check_same, prepare
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.prompts.request import Form, Passage, Request
@@ -229,7 +229,7 @@ def test_weights_can_be_saved_in_half_the_size(tmp_path: pathlib.Path, dtype: st
     run(small)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(f"{small.out}/reader")
     assert model.dtype == getattr(torch, dtype)
-    start = transformers.AutoModelForSeq2SeqLM.from_pretrained(start_folder(small))
+    start = transformers.AutoModelForSeq2SeqLM.from_pretrained(small.start_reader.model)
     assert start.dtype == torch.float32
 
 
@@ -367,14 +367,17 @@ def test_a_full_disk_stops_and_keeps_the_last_checkpoint(
     assert run(config).step == 10
 
 
-def test_killed_between_two_moves_the_reader_is_brought_back(tmp_path: pathlib.Path) -> None:
+def test_a_reader_is_replaced_and_files_of_others_beside_it_stay(tmp_path: pathlib.Path) -> None:
     config = tiny_training(tmp_path)
     run(config)
-    out = pathlib.Path(config.out)
-    (out / "reader").rename(out / "reader.previous")
+    reader = pathlib.Path(config.out, "reader")
+    weights = (reader / "model.safetensors").read_bytes()
+    for name in ("model.safetensors", "notes.txt"):
+        (reader / name).write_bytes(b"mine")
+    shutil.rmtree(f"{config.out}/checkpoints")
     assert run(config).step == 10
-    assert (out / "reader" / "model.safetensors").is_file()
-    assert not (out / "reader.previous").exists()
+    assert (reader / "model.safetensors").read_bytes() == weights
+    assert (reader / "notes.txt").read_bytes() == b"mine"
 
 
 def test_batches_are_the_same_every_time(fresh: loop.Trainer) -> None:

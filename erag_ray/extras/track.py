@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import json
@@ -192,37 +193,23 @@ def _to_mlflow(run: TrackedRun) -> None:
         mlflow.log_artifacts(str(run.folder))
 
 
-def _to_trackio(run: TrackedRun) -> None:
-    trackio: Any = importlib.import_module("trackio")
-    project = os.environ.get("TRACKIO_PROJECT", PROJECT)
-    trackio.init(
-        project=project, name=run.name, config=dict(run.settings), auto_log_cpu=False, auto_log_gpu=False
-    )
+def _to_wandb(run: TrackedRun, name: str = "wandb", **options: Any) -> None:
+    """Log to Weights & Biases, or to a library with its interface."""
+    library: Any = importlib.import_module(name)
+    project = os.environ.get(f"{name.upper()}_PROJECT", PROJECT)
+    library.init(project=project, name=run.name, config=dict(run.settings), **options)
     try:
-        trackio.log(dict(run.metrics))
-        trackio.log_artifact(_artifact(trackio, run))
+        library.log(dict(run.metrics))
+        artifact = library.Artifact(re.sub(r"[^\w.-]", "_", run.name, flags=re.ASCII)[:MAX_NAME], "report")
+        artifact.add_dir(str(run.folder))
+        library.log_artifact(artifact)
     finally:
-        trackio.finish()
-
-
-def _to_wandb(run: TrackedRun) -> None:
-    wandb: Any = importlib.import_module("wandb")
-    project = os.environ.get("WANDB_PROJECT", PROJECT)
-    with wandb.init(project=project, name=run.name, config=dict(run.settings)) as logged:
-        logged.summary.update(dict(run.metrics))
-        logged.log_artifact(_artifact(wandb, run))
-
-
-def _artifact(library: Any, run: TrackedRun) -> Any:
-    name = re.sub(r"[^\w.-]", "_", run.name, flags=re.ASCII)[:MAX_NAME]
-    artifact = library.Artifact(name, "report")
-    artifact.add_dir(str(run.folder))
-    return artifact
+        library.finish()
 
 
 TRACKERS: dict[str, Callable[[TrackedRun], None]] = {
     "mlflow": _to_mlflow,
-    "trackio": _to_trackio,
+    "trackio": functools.partial(_to_wandb, name="trackio", auto_log_cpu=False, auto_log_gpu=False),
     "wandb": _to_wandb,
 }
 

@@ -22,7 +22,7 @@ from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.extras.train.log import read_log
 from erag_ray.extras.train.loop import Trainer
-from erag_ray.extras.train.stage import prepare, start_folder
+from erag_ray.extras.train.stage import prepare
 from erag_ray.support.errors import JobError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def tiny_training(folder: pathlib.Path, *, dropout: float = 0.0, **changes: Any)
 def trainer(config: TrainConfig) -> Trainer:
     torch.set_num_threads(1)
     prepare(config)
-    return Trainer(config, start_folder(config))
+    return Trainer(config)
 
 
 def run(config: TrainConfig) -> State:
@@ -144,7 +144,7 @@ def run_worker(folder: str, rank: str, num_workers: str) -> None:
     dist.init_process_group("gloo", init_method=meeting, rank=int(rank), world_size=int(num_workers))
     for size in WORKER_BATCHES:
         config = tiny_training(pathlib.Path(folder, str(size)), batch_size=size)
-        Trainer(config, start_folder(config)).run()
+        Trainer(config).run()
     dist.destroy_process_group()
 
 
@@ -154,7 +154,7 @@ def run_worker_without_memory(folder: str, rank: str, num_workers: str) -> None:
     meeting = f"file://{folder}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=int(rank), world_size=int(num_workers))
     config = tiny_training(pathlib.Path(folder))
-    own = Trainer(config, start_folder(config))
+    own = Trainer(config)
     if int(rank) == int(num_workers) - 1:
         run_out_of_memory(own, step=1)
     try:

@@ -208,7 +208,8 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
 
 def test_every_label_is_in_one_split_with_its_texts(job: LabelledJob) -> None:
     config = ExportConfig(test_fraction=0.4)
-    parts = {split: pl.concat(label_rows(job, config, split, 50)) for split in SPLITS}
+    queries = with_split(job.queries, config)
+    parts = {split: pl.concat(label_rows(job, queries.filter(split=split), 50)) for split in SPLITS}
     rows = pl.concat(parts.values())
     assert rows.columns == list(COLUMNS)
     assert rows.height == job.labels.height
@@ -232,8 +233,10 @@ def test_a_card_names_no_folder_of_this_machine(job: LabelledJob) -> None:
         "revision": "a|b",
         "base_url": "http://10.0.0.1/v1",
     }
-    data = training_rows(job, config)
-    text = card(dataclasses.replace(job, reader=reader), data, with_split(job.queries, config), {}, config)
+    data, manifest = training_rows(job, config), {**job.manifest, "config": {"reader": reader}}
+    text = card(
+        dataclasses.replace(job, manifest=manifest), data, with_split(job.queries, config), {}, config
+    )
     assert "model `tiny`" in text
     assert "license: cc-by-sa-4.0\n" in text
     assert not any(word in text for word in ("/home/me", "10.0.0.1"))

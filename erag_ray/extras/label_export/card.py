@@ -11,6 +11,7 @@ import yaml
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.load import LabelledJob
 from erag_ray.extras.label_export.rows import MEANING, SPLITS, TrainingData
+from erag_ray.store.tables import content_digest
 
 SIZES = {
     1_000: "n<1K",
@@ -120,16 +121,15 @@ def _of_training(job: LabelledJob, training: TrainingData, config: ExportConfig)
 
 
 def _origin(job: LabelledJob, config: ExportConfig) -> str:
-    settings = ", ".join(f"{name} `{_public(job.reader[name])}`" for name in PUBLIC if job.reader.get(name))
-    cut = (
-        f" Outputs with single documents end early (`score_only: {job.score_only}`)."
-        if job.score_only
-        else ""
-    )
+    made_with, manifest = job.manifest["config"], job.manifest
+    version = manifest.get("packages", {}).get("erag-ray") or manifest.get("commit") or "unknown"
+    reader, score_only = made_with.get("reader", {}), made_with.get("score_only")
+    settings = ", ".join(f"{name} `{_public(reader[name])}`" for name in PUBLIC if reader.get(name))
+    cut = f" Outputs with single documents end early (`score_only: {score_only}`)." if score_only else ""
     return (
-        f"By `erag-ray export` of erag_ray (labels by version {job.version}, digest `{job.digest}`), annotator "
-        f"`{config.annotator}`, threshold {job.threshold:g}, seed {config.seed}. Reader: {settings or 'none'}.{cut} "
-        "The labels hold for this reader: another may be helped by other documents."
+        f"By `erag-ray export` of erag_ray (labels by version {version}, digest `{content_digest(manifest)}`), "
+        f"annotator `{config.annotator}`, threshold {job.threshold:g}, seed {config.seed}. Reader: "
+        f"{settings or 'none'}.{cut} The labels hold for this reader: another may be helped by other documents."
     )
 
 

@@ -24,12 +24,9 @@ class LabelledJob:
 
     Attributes:
         queries, corpus, runs, labels, document_outputs: the tables of these names.
-        reader: settings of the reader that affect its outputs.
-        score_only: how far single documents were answered (None: whole outputs).
+        manifest: of LABELS.
         languages: of the datasets, ISO 639-1.
         threshold: labels of at least this count as useful.
-        digest: fingerprint of the content of LABELS.
-        version: versions of packages and the commit that made LABELS.
     """
 
     queries: pl.DataFrame
@@ -37,12 +34,9 @@ class LabelledJob:
     runs: pl.DataFrame
     labels: pl.DataFrame
     document_outputs: pl.DataFrame
-    reader: Mapping[str, Any]
-    score_only: str | None
+    manifest: Mapping[str, Any]
     languages: tuple[str, ...]
     threshold: float
-    digest: str
-    version: str
 
 
 def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
@@ -67,14 +61,10 @@ def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
         )
     if threshold is None and store.is_sealed(PER_QUERY):
         threshold = store.manifest(PER_QUERY)["config"].get("threshold")
-    manifest = store.manifest(LABELS)
     datasets = store.manifest(QUERIES)["config"].get("datasets", {})
     return LabelledJob(
         **tables,
-        reader=manifest["config"].get("reader", {}),
-        score_only=manifest["config"].get("score_only"),
+        manifest=store.manifest(LABELS),
         languages=tuple(sorted({properties["language"] for properties in datasets.values()})),
         threshold=THRESHOLD if threshold is None else threshold,
-        digest=store.digest(LABELS),
-        version=str(manifest.get("packages", {}).get("erag-ray") or manifest.get("commit") or "unknown"),
     )

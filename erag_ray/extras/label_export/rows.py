@@ -45,24 +45,19 @@ def best_ranks(runs: pl.DataFrame) -> pl.DataFrame:
     return runs.group_by(PAIR).agg(best_rank=pl.col("rank").min())
 
 
-def label_rows(job: LabelledJob, config: ExportConfig, split: str, num_rows: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of one split in parts of at most ``num_rows`` rows, by `COLUMNS`; nothing for an empty split."""
-    queries = with_split(job.queries, config).filter(split=split)
-    labels = job.labels.join(queries, on="query_id", how="semi").join(
-        best_ranks(job.runs), on=PAIR, how="left"
-    )
-    for part in labels.sort("query_id", "annotator", "best_rank", "doc_id").iter_slices(num_rows):
-        yield _with_texts(part, job)
-
-
-def _with_texts(labels: pl.DataFrame, job: LabelledJob) -> pl.DataFrame:
-    questions = job.queries.select("query_id", "dataset", "question", "answers")
-    joined = (
-        labels.join(questions, on="query_id", how="left", maintain_order="left")
-        .join(job.corpus.select("doc_id", "title", "text"), on="doc_id", how="left", maintain_order="left")
-        .join(job.document_outputs, on=["reader", *PAIR], how="left", maintain_order="left")
-    )
-    return joined.select(COLUMNS)
+def label_rows(job: LabelledJob, queries: pl.DataFrame, num_rows: int) -> Iterator[pl.DataFrame]:
+    """Yield the labels of some QUERIES with their texts, by `COLUMNS`, in parts of at most ``num_rows`` rows."""
+    labels = job.labels.join(queries, on="query_id", how="semi")
+    ranked = labels.join(best_ranks(job.runs), on=PAIR, how="left")
+    questions = queries.select("query_id", "dataset", "question", "answers")
+    documents = job.corpus.select("doc_id", "title", "text")
+    for part in ranked.sort("query_id", "annotator", "best_rank", "doc_id").iter_slices(num_rows):
+        joined = (
+            part.join(questions, on="query_id", how="left", maintain_order="left")
+            .join(documents, on="doc_id", how="left", maintain_order="left")
+            .join(job.document_outputs, on=["reader", *PAIR], how="left", maintain_order="left")
+        )
+        yield joined.select(COLUMNS)
 
 
 def question_form(question: str) -> str:

@@ -37,14 +37,15 @@ def export(config: ExportConfig) -> TrainingData:
         training = training_rows(job, config)
     _clear(folder)
     with stage_progress("writing the dataset", show=config.progress):
-        labels = {split: label_rows(job, config, split, ROWS_PER_FILE) for split in SPLITS}
+        queries = with_split(job.queries, config)
+        labels = {split: label_rows(job, queries.filter(split=split), ROWS_PER_FILE) for split in SPLITS}
         by_split = {split: training.rows.filter(split=split).drop("split") for split in SPLITS}
         rows = {split: of_split.iter_slices(ROWS_PER_FILE) for split, of_split in by_split.items()}
         files = {
             LABELS_FOLDER: _write(folder, LABELS_FOLDER, labels),
             TRAINING_FOLDER: _write(folder, TRAINING_FOLDER, rows),
         }
-        text = card(job, training, with_split(job.queries, config), files, config)
+        text = card(job, training, queries, files, config)
         folder.write_bytes(text.encode(), CARD)
         for below in ((UNFINISHED,), (LABELS_FOLDER, UNFINISHED), (TRAINING_FOLDER, UNFINISHED)):
             folder.prune(*below)

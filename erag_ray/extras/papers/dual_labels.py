@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.analyses.parts.model import Format, Table
-from erag_ray.analyses.parts.shapes import across, columns, estimate, names, part_name, plain
+from erag_ray.analyses.parts.model import Column, Format, Table
+from erag_ray.analyses.parts.shapes import crosstab, names, part_name, plain
 from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.texts import load_corpus
@@ -96,43 +96,33 @@ def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
 
 def dual_tables(table: pl.DataFrame, confidence: float) -> list[Table]:
     """Return a table per dataset of DUAL_LABELS in the layout of Park & Lim's Table 3, then their table."""
+    heads = {name: Column(head, Format.NUMBER_4) for name, head in PROBABILITIES.items()}
     measured = [
-        _of_dataset(str(name[0]), part, confidence)
-        for name, part in table.group_by("dataset", maintain_order=True)
+        crosstab(
+            part.group_by("run_id", maintain_order=True),
+            names("model"),
+            "probability",
+            heads,
+            name=part_name("dual_labels", dataset),
+            title=f"{dataset}: the best passage of {part.filter(probability='doc')['num_queries'][0]:,} questions, "
+            "by document and by word",
+            caption=f"With {confidence:.0%} Wilson intervals. A conditional probability is over the questions where "
+            "its condition holds; a dash where it never does. A question without a list has neither.",
+            is_main=True,
+            dataset=str(dataset),
+        )
+        for (dataset,), part in table.group_by("dataset", maintain_order=True)
     ]
-    return [*measured, published_table_3()]
-
-
-def _of_dataset(dataset: str, part: pl.DataFrame, confidence: float) -> Table:
-    rows = []
-    for run in part["run_id"].unique(maintain_order=True).to_list():
-        probabilities = part.filter(run_id=run)
-        cells = {row["probability"]: estimate(row) for row in probabilities.iter_rows(named=True)}
-        rows.append((*plain(run), *across(cells, PROBABILITIES)))
-    count = int(part.filter(probability="doc")["num_queries"][0])
-    return Table(
-        name=part_name("dual_labels", dataset),
-        title=f"{dataset}: the best passage of {count:,} questions, by document and by word",
-        columns=(*names("model"), *columns(PROBABILITIES.values(), Format.NUMBER_4)),
-        rows=tuple(rows),
-        caption=f"With {confidence:.0%} Wilson intervals. A conditional probability is over the questions where its "
-        "condition holds; a dash where it never does. A question without a list has neither.",
-        is_main=True,
-        dataset=dataset,
-    )
-
-
-def published_table_3() -> Table:
-    """Return Table 3 of Park & Lim: three retrievers on KLUE-MRC's Wikipedia questions."""
-    table = read_published("dual_labels_table_3.csv").select("retriever", *PROBABILITIES)
-    return Table(
+    published = read_published("dual_labels_table_3.csv").select("retriever", *PROBABILITIES)
+    as_published = Table(
         name="published_table_3",
         title="Table 3 as published: 1,825 questions of KLUE-MRC",
-        columns=(*names("model"), *columns(PROBABILITIES.values(), Format.NUMBER_4)),
-        rows=tuple(plain(*row) for row in table.iter_rows()),
+        columns=(*names("model"), *heads.values()),
+        rows=tuple(plain(*row) for row in published.iter_rows()),
         caption="Park & Lim, Rethinking Retriever Evaluation in Retrieval-Augmented Generation: Wikipedia's pages in "
         "passages of 300 characters. Other pages than those above.",
     )
+    return [*measured, as_published]
 
 
 def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[Table]:
@@ -153,10 +143,7 @@ def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[
     # the word rule applies only to short answers, not to verdicts or replies
     queries = applicable_queries(config.word_rule, with_gold)
     in_corpus = pl.concat(
-        [
-            loaded.provenance.join(corpus, on="page_id", how="semi")["query_id"],
-            loaded.provenance.join(corpus, on="doc_id", how="semi")["query_id"],
-        ]
+        loaded.provenance.join(corpus, on=key, how="semi")["query_id"] for key in ("page_id", "doc_id")
     )
     absent = queries.filter(pl.col("query_id").is_in(in_corpus.implode()).not_()).height
     if absent:

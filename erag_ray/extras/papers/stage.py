@@ -15,7 +15,7 @@ from erag_ray.analyses.parts.shapes import figures_of, part_name, parts_of
 from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, published_table_1, table_1
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_tables
-from erag_ray.extras.papers.figures import agreement_of_readers, by_reader_table, figure_1, figure_1_table
+from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
 from erag_ray.extras.papers.published import published_reproduction, reproduction_table
 from erag_ray.measures.agreement import STATISTICS
 from erag_ray.report.charts import svg
@@ -93,18 +93,12 @@ def _csv(data: pl.DataFrame) -> bytes:
 
 
 def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) -> Iterator[Table | Figure]:
-    lists = (
-        whole_lists(correlations)
-        .filter(statistic=config.statistic)
-        .select("run_id", "dataset")
-        .unique()
-        .sort("run_id", "dataset")
-    )
+    rows = whole_lists(correlations).filter(statistic=config.statistic)
     curves = [
         agreement_by_depth(correlations, dataset, run, config.statistic).select(
             pl.lit(dataset).alias("dataset"), pl.lit(run).alias("run_id"), pl.all()
         )
-        for run, dataset in lists.iter_rows()
+        for run, dataset in rows.select("run_id", "dataset").unique().sort("run_id", "dataset").iter_rows()
     ]
     if not curves:
         say(f"Figure 1 is left out: the comparison has no {config.statistic}")
@@ -112,25 +106,19 @@ def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) 
     data = pl.concat(curves)
     folder.write_bytes(_csv(data), "figure_1.csv")
     for (run,), part in data.group_by("run_id", maintain_order=True):
-        figure = figure_1(part, str(run), config.statistic)
-        if figure is not None:
-            yield figure
-        yield figure_1_table(part, str(run), config.statistic)
+        yield from figure_1(part, str(run), config.statistic)
 
 
 def _by_reader(
     jobs: Mapping[str, str], name: str, depth: int, config: PapersConfig, folder: Folder
 ) -> Iterator[Table | Figure]:
-    missing = [
-        job_folder for job_folder in jobs.values() if not TableStore(job_folder).is_sealed(CORRELATIONS)
-    ]
+    stores = {reader: TableStore(job_folder) for reader, job_folder in jobs.items()}
+    missing = [jobs[reader] for reader, store in stores.items() if not store.is_sealed(CORRELATIONS)]
     if missing or not jobs:
         reason = f"{', '.join(missing)}: not finished" if missing else "no job is named"
         say(f"{name} is left out: {reason}")
         return
-    tables = {
-        reader: informative(TableStore(job_folder).read(CORRELATIONS)) for reader, job_folder in jobs.items()
-    }
+    tables = {reader: informative(store.read(CORRELATIONS)) for reader, store in stores.items()}
     data = agreement_by_reader(tables, depth, config.statistic)
     if data.is_empty():
         say(
@@ -138,11 +126,7 @@ def _by_reader(
         )
         return
     folder.write_bytes(_csv(data), f"{name.lower().replace(' ', '_')}.csv")
-    title = f"{name}, {counted(depth, 'document')}"
-    figure = agreement_of_readers(data, title, config.statistic)
-    if figure is not None:
-        yield figure
-    yield by_reader_table(data, title, config.statistic)
+    yield from agreement_of_readers(data, f"{name}, {counted(depth, 'document')}", config.statistic)
 
 
 def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Iterator[Table]:
@@ -154,8 +138,8 @@ def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -
 
 
 def _table_3(job_folder: str | None) -> Iterator[Table]:
-    if job_folder is None or not TableStore(job_folder).is_sealed(DUAL_LABELS):
+    store = TableStore(job_folder) if job_folder else None
+    if store is None or not store.is_sealed(DUAL_LABELS):
         say(f"Table 3 is left out: {job_folder or 'no job'} has no dual labels")
         return
-    manifest = TableStore(job_folder).manifest(DUAL_LABELS)
-    yield from dual_tables(TableStore(job_folder).read(DUAL_LABELS), manifest["config"]["confidence"])
+    yield from dual_tables(store.read(DUAL_LABELS), store.manifest(DUAL_LABELS)["config"]["confidence"])

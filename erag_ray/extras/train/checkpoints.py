@@ -59,10 +59,6 @@ class Checkpoints:
         for old in self.folders()[:-NUM_KEPT]:
             Folder(str(old)).delete_folder()
 
-    def clean(self) -> None:
-        """Remove unfinished checkpoints of killed processes."""
-        Folder(str(self.root)).delete_folder(UNFINISHED)
-
     def folders(self) -> list[pathlib.Path]:
         """Return the checkpoints, oldest first."""
         return sorted(self.root.glob("step-????????"))
@@ -104,61 +100,38 @@ def _read(folder: pathlib.Path) -> tuple[State, dict[str, Any]]:
 
 @contextlib.contextmanager
 def written_whole(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yield a temporary folder that replaces ``target`` when all is written.
+    """Yield a temporary folder for the files of ``target``, which appear there when all are written.
+
+    A new folder appears at once. Files of an earlier one are replaced one by one: after a kill in between, a training
+    writes them again, since no checkpoint has this step.
 
     Raises:
-        JobError: something could not be written; an earlier folder is unchanged.
+        JobError: something could not be written; earlier files are unchanged.
+        InputError: a file of others has the name of a new one.
     """
+    parent = Folder(str(target.parent))
     unfinished = target.parent / UNFINISHED / f"{target.name}-{uuid.uuid4().hex[:8]}"
     try:
-        Folder(str(target.parent)).record_tree(UNFINISHED, unfinished.name)
+        parent.record_tree(UNFINISHED, unfinished.name)
         unfinished.mkdir(parents=True)
         yield unfinished
-        _replace(unfinished, target)
+        files = list(unfinished.iterdir())
+        for file in files:
+            parent.record(target.name, file.name)
+            sync(file)
+        if target.exists():
+            for file in files:
+                os.replace(file, target / file.name)
+        else:
+            os.rename(unfinished, target)
+        sync(target)
+        sync(target.parent)
     except (OSError, SafetensorError, RuntimeError) as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise JobError(
             f"{target} could not be written: {error}\nThe last good checkpoint in {target.parent} is kept. Make room "
             "(or repair the folder) and start the same command again to resume from it"
         ) from error
     finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
         with contextlib.suppress(OSError):
             unfinished.parent.rmdir()
-
-
-def _replace(unfinished: pathlib.Path, target: pathlib.Path) -> None:
-    """Replace a folder; what others have put into it goes over to the new one.
-
-    Raises:
-        InputError: a file of others has the name of a new one.
-    """
-    parent, previous = Folder(str(target.parent)), previous_of(target)
-    names, old = os.listdir(unfinished), os.listdir(target) if target.exists() else []
-    for name in names:
-        parent.record(target.name, name)
-    for name in set(old).difference(names):
-        if not parent.is_recorded(target.name, name):
-            is_folder = (target / name).is_dir()
-            (shutil.copytree if is_folder else shutil.copy2)(target / name, unfinished / name)
-    for path in unfinished.iterdir():
-        sync(path)
-    parent.delete_folder(previous.name)
-    for name in old:
-        (parent.record_tree if (target / name).is_dir() else parent.record)(previous.name, name)
-    if target.exists():
-        os.rename(target, previous)
-    os.rename(unfinished, target)
-    sync(target.parent)
-    parent.delete_folder(previous.name)
-
-
-def previous_of(folder: pathlib.Path) -> pathlib.Path:
-    """Return the temporary path of an old folder while a new one replaces it."""
-    return folder.with_name(f"{folder.name}.previous")
-
-
-def recover(folder: pathlib.Path) -> None:
-    """Restore a folder if the process was killed while it was being replaced."""
-    if not folder.exists() and previous_of(folder).exists():
-        os.rename(previous_of(folder), folder)
-    Folder(str(folder.parent)).delete_folder(UNFINISHED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -98,13 +98,6 @@ class ExamplesConfig(Keys):
     unanswerable_share: Share = 0.0
     """Share of the questions (0 to 1) that get a second example, with passages of another question of the dataset and
     the target NO-RESPONSE, in the same prompt: the reader learns to abstain, also if it is not told to."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return all keys; without ``unanswerable_share`` where it is 0, as in data from before there was this key."""
-        values = dataclasses.asdict(self)
-        if not self.unanswerable_share:
-            del values["unanswerable_share"]
-        return values
 
 
 class StageConfig(Keys):
@@ -226,6 +219,11 @@ class TrainConfig(Keys):
 
     progress: Flag = True
     """Show how far the training is."""
+
+    @property
+    def start_reader(self) -> ReaderConfig:
+        """The reader with the model that training starts from, a folder or hub name."""
+        return dataclasses.replace(self.reader, model=f"{self.out}/start") if self.scratch else self.reader
 
     def _check(self) -> None:
         require(bool(self.curriculum), "curriculum: no stage is given")

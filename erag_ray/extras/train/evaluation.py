@@ -18,7 +18,11 @@ from erag_ray.store.folder import as_frame
 
 
 class DevQuestions:
-    """The dev questions with the last stage's settings: its largest num_passages, its num_gold, no cropping."""
+    """The dev questions with the last stage's settings: its largest num_passages, its num_gold, no cropping.
+
+    Attributes:
+        rows: dataset -> rows of its examples, a sample.
+    """
 
     def __init__(self, config: TrainConfig, examples: Examples, reader: TrainedReader) -> None:
         self.config = config
@@ -26,34 +30,27 @@ class DevQuestions:
         self.reader = reader
         frame = as_frame(examples.table.select(["query_id", "dataset"])).with_row_index("row")
         parts = frame.partition_by("dataset", as_dict=True, maintain_order=True)
-        self._rows = {
+        self.rows = {
             str(name): sample(part, config.eval_questions, config.seed)["row"].to_list()
             for (name,), part in sorted(parts.items())
         }
 
-    @property
-    def datasets(self) -> list[str]:
-        """Names of the datasets."""
-        return list(self._rows)
-
     def scores(self, rank: int, num_workers: int) -> dict[str, float]:
         """Return the mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
-        sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
+        sums = np.array([self._sum(name, rank, num_workers) for name in self.rows])
         if num_workers > 1:
             total = torch.tensor(sums, device=self.reader.model.model.device)
             dist.all_reduce(total)
             sums = total.cpu().numpy()
-        means = [float(total) / len(rows) for total, rows in zip(sums, self._rows.values(), strict=True)]
-        return {
-            "dev": sum(means) / len(means),
-            **{f"dev_{n}": m for n, m in zip(self.datasets, means, strict=True)},
-        }
+        pairs = zip(self.rows.items(), sums, strict=True)
+        means = {f"dev_{name}": float(total) / len(rows) for (name, rows), total in pairs}
+        return {"dev": sum(means.values()) / len(means), **means}
 
     def _sum(self, name: str, rank: int, num_workers: int) -> float:
         """Return the sum of the scores of one worker's questions of a dataset."""
         model, form = self.reader.model, self.reader.forms[name]
         records = self.examples.table.take(
-            pa.array(self._rows[name][rank::num_workers], pa.int64())
+            pa.array(self.rows[name][rank::num_workers], pa.int64())
         ).to_pylist()
         stage = self.config.curriculum[-1]
         requests = []

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.extras.train.checkpoints import Checkpoints, State, recover
+from erag_ray.extras.train.checkpoints import Checkpoints, State
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, micro_batches
 from erag_ray.extras.train.data.curriculum import Curriculum
@@ -31,7 +31,9 @@ from erag_ray.extras.train.reader import load_reader, save_reader
 from erag_ray.models.local.memory import free_memory, is_out_of_memory
 from erag_ray.models.local.model import DEFAULT_LIMITS
 from erag_ray.models.t5.encoder_cache import encode_prompts
+from erag_ray.store.folder import Folder
 from erag_ray.support.errors import JobError
+from erag_ray.support.ownership import UNFINISHED
 
 NO_TARGET = -100
 
@@ -49,11 +51,11 @@ class Totals(NamedTuple):
 class Trainer:
     """Model, optimiser and data of one worker."""
 
-    def __init__(self, config: TrainConfig, model_folder: str) -> None:
+    def __init__(self, config: TrainConfig) -> None:
         self.config = config
         self.out = pathlib.Path(config.out)
         train, dev = open_examples(config, "train"), open_examples(config, "dev")
-        self.reader = load_reader(config.reader, model_folder, {**dev.datasets, **train.datasets})
+        self.reader = load_reader(config.start_reader, {**dev.datasets, **train.datasets})
         self.model: Any = self.reader.model.model
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
@@ -63,7 +65,7 @@ class Trainer:
         self.gradients = flat_gradients(self.model)
         self.optimizer = make_optimizer(self.model, config)
         self.checkpoints = Checkpoints(self.out / "checkpoints")
-        self.log = TrainingLog(self.out, self.dev.datasets)
+        self.log = TrainingLog(self.out, self.dev.rows)
 
     def run(self) -> State:
         """Train from the newest checkpoint, or from the start, to the end; the result is in ``reader/``.
@@ -77,7 +79,7 @@ class Trainer:
         for step, samples in self._samples(state.step):
             values = self._step(step, samples)
             state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
-            if self._is_due(state.step, self.config.eval_steps) and self.dev.datasets:
+            if self._is_due(state.step, self.config.eval_steps) and self.dev.rows:
                 with autocast(self.config):
                     self.model.eval()
                     scores = self.dev.scores(*rank_and_size())
@@ -87,7 +89,7 @@ class Trainer:
                 self.log.add({**values, "seconds": round(time.monotonic() - started, 3)})
             if self._is_due(state.step, self.config.save_steps):
                 on_main_worker(lambda state=state: self.checkpoints.save(self.model, self.optimizer, state))
-        if not self.dev.datasets:
+        if not self.dev.rows:
             on_main_worker(self._save_reader)
         return state
 
@@ -101,15 +103,15 @@ class Trainer:
         seconds = 0.0
         if is_main():
             seconds = self.log.resume(state.step)
-            for line in lines:
-                self.log.say(line)
             if state.step:
-                self.log.say(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
+                lines.append(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
+            self.log.say(*lines)
         return state, seconds
 
     def _remove_unfinished(self) -> None:
-        recover(self.out / "reader")
-        self.checkpoints.clean()
+        """Remove what killed processes were writing."""
+        for folder in (self.out, self.checkpoints.root):
+            Folder(str(folder)).delete_folder(UNFINISHED)
 
     def _samples(self, first: int) -> Iterator[tuple[int, list[Sample]]]:
         """Yield this worker's samples of each step; the next step's are prepared in a thread."""
@@ -154,18 +156,8 @@ class Trainer:
         self.model.train()
         self.gradients.zero_()
         sums = torch.zeros(4, dtype=torch.float64, device=self.gradients.device)
-        if not self._has_memory_for(samples, sums):
-            free_memory()
-            # still take part in the all-reduce: the other workers wait for it
-            sums[3] = 1
-        if dist.is_initialized():
-            dist.all_reduce(self.gradients)
-            dist.all_reduce(sums)
-        return Totals(*sums.tolist())
-
-    def _has_memory_for(self, samples: Sequence[Sample], sums: torch.Tensor) -> bool:
-        """Add gradients, loss and tokens of this worker's micro-batches; return whether memory sufficed."""
         pass_tokens = self.config.reader.batch_tokens or DEFAULT_LIMITS.tokens
+        has_memory = True
         try:
             for batch in micro_batches(samples, self.config.micro_batch_tokens):
                 with autocast(self.config):
@@ -177,8 +169,16 @@ class Trainer:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            return False
-        return True
+            has_memory = False
+        if not has_memory:
+            # outside of the handler, because its traceback references the tensors of the batch
+            free_memory()
+            # still take part in the all-reduce: the other workers wait for it
+            sums[3] = 1
+        if dist.is_initialized():
+            dist.all_reduce(self.gradients)
+            dist.all_reduce(sums)
+        return Totals(*sums.tolist())
 
     def _out_of_memory(self, step: int) -> str:
         size = self.config.micro_batch_tokens

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from erag_ray.models.t5.model import T5Model
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Case
 from erag_ray.prompts.request import Form
-from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.errors import JobError
 
 
 class TrainedReader(NamedTuple):
@@ -29,13 +28,13 @@ class TrainedReader(NamedTuple):
     forms: Mapping[str, Form]
 
 
-def load_reader(config: ReaderConfig, folder: str, datasets: Mapping[str, Dataset]) -> TrainedReader:
+def load_reader(config: ReaderConfig, datasets: Mapping[str, Dataset]) -> TrainedReader:
     """Load the reader to be trained.
 
     Raises:
-        InputError: it is not a T5-style reader, or its model cannot be read.
+        InputError: its model cannot be read.
     """
-    model = t5_model(dataclasses.replace(config, model=folder))
+    model = t5_model(config)
     # the engine fuses weights, which training has to change separately
     model.uses_engine = False
     model.load()
@@ -48,14 +47,9 @@ def form_for(config: ReaderConfig, dataset: Dataset) -> Form:
 
 
 def t5_model(config: ReaderConfig) -> T5Model:
-    """Return a reader without its weights.
-
-    Raises:
-        InputError: it is not a T5-style reader.
-    """
+    """Return a reader (kind fid or ipa) without its weights."""
     model = make_model(config)
-    if not isinstance(model, T5Model):
-        raise InputError([f"reader.kind: only fid and ipa readers are trained, not {config.kind}"])
+    assert isinstance(model, T5Model)
     return model
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.config.reader import output_settings
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
-from erag_ray.extras.train.data.examples import Examples, file_stamps, prepare_examples
+from erag_ray.extras.train.data.examples import NAMES, Examples, file_stamps, open_examples, prepare_examples
 from erag_ray.inputs.settings import check_reader_names
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import find_model
@@ -54,11 +53,11 @@ def train(config: TrainConfig) -> None:
     curriculum = Curriculum(config, examples["train"].dataset_names)
     say(*dict.fromkeys([*examples["train"].notes, *examples["dev"].notes]))
     say(
-        f"training on {examples['train'].num_rows:,} questions, {examples['train'].corpus.num_rows:,} passages, "
-        f"{curriculum.num_steps:,} steps; {examples['dev'].num_rows:,} dev questions"
+        f"training on {examples['train'].table.num_rows:,} questions, {examples['train'].corpus.num_rows:,} passages, "
+        f"{curriculum.num_steps:,} steps; {examples['dev'].table.num_rows:,} dev questions"
     )
     with ray_session(config.ray_address):
-        state = dataclasses.asdict(run_workers(config, start_folder(config), curriculum.num_steps))
+        state = dataclasses.asdict(run_workers(config, curriculum.num_steps))
     TableStore(config.out).write_manifest({"training": settings(config), **state})
     say(f"reader: {pathlib.Path(config.out, 'reader')}{_best(state)}")
 
@@ -69,19 +68,20 @@ def _best(done: Mapping[str, object]) -> str:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """Return all that the result depends on: the config's keys, file stamps, and digests of weights."""
-    values = {key: value for key, value in dataclasses.asdict(config).items() if key not in FREE_KEYS}
-    del values["reader"]
-    reader = {f"reader.{key}": value for key, value in output_settings(config.reader).items()}
-    examples: dict[str, Any] = {}
-    for name in ("train", "dev"):
-        del values[name]
-        examples |= {f"{name}.{key}": value for key, value in getattr(config, name).settings().items()}
-    files = {f"files of {name}": file_stamps(getattr(config, name)) for name in ("train", "dev")}
-    weights: dict[str, Any] = {}
+    parts = {
+        "reader": output_settings(config.reader),
+        **{name: dataclasses.asdict(getattr(config, name)) for name in NAMES},
+    }
+    values: dict[str, Any] = dataclasses.asdict(config)
+    for key in (*FREE_KEYS, *parts):
+        del values[key]
+    values |= {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
+    values |= {f"files of {name}": file_stamps(getattr(config, name)) for name in NAMES}
     if not config.scratch:
         model = find_model(config.reader.model, key="reader.model", revision=config.reader.model_revision)
-        weights["weights of reader.model"] = model.digests()
-    result: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))
+        values["weights of reader.model"] = model.digests()
+    # as JSON has it, like the file
+    result: dict[str, Any] = json.loads(json.dumps(values))
     return result
 
 
@@ -94,30 +94,21 @@ def check_same(config: TrainConfig) -> None:
     folder, now = Folder(config.out), settings(config)
     if not folder.exists(SETTINGS):
         return
-    try:
-        saved = json.loads(folder.read_bytes(SETTINGS))
-    except ValueError as error:
-        raise InputError([f"{folder.at(SETTINGS)}: damaged ({error}). Name another out"]) from error
+    saved = whole_manifest(folder, name=SETTINGS)
+    if saved is None:
+        raise InputError([f"{folder.at(SETTINGS)}: damaged. Name another out"])
     keys = sorted(key for key in saved.keys() | now.keys() if saved.get(key) != now.get(key))
     if keys:
         changes = "; ".join(
             f"{key}: {_short(saved.get(key))} there, {_short(now.get(key))} here" for key in keys
         )
-        raise InputError(
-            [
-                f"out: {config.out} holds a training with other settings ({changes}). Name another out, or remove it"
-            ]
-        )
+        text = f"out: {config.out} holds a training with other settings ({changes})"
+        raise InputError([f"{text}. Name another out, or remove it"])
 
 
 def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def start_folder(config: TrainConfig) -> str:
-    """Return the model folder or hub name that training starts from."""
-    return str(pathlib.Path(config.out, "start")) if config.scratch else str(config.reader.model)
 
 
 def check(config: TrainConfig) -> None:
@@ -134,25 +125,23 @@ def check(config: TrainConfig) -> None:
     if config.reader.dtype != "float32":
         text = f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16"
         problems.append(text)
-    try:
-        folder, probe = Folder(config.out, is_shared=True), f"probe-{uuid.uuid4().hex}"
-        folder.write_bytes(b"", probe)
-        folder.delete(probe)
-    except OSError as error:
-        problems.append(f"out: cannot write to {config.out}: {error}")
     if problems:
         raise InputError(problems)
     check_same(config)
 
 
 def prepare(config: TrainConfig) -> dict[str, Examples]:
-    """Prepare the examples and the model to start from; return the examples.
+    """Prepare the examples and the model to start from, unless `check_same` knows them; return the examples.
 
     Raises:
         InputError: all errors in both. Where the examples have errors, only the names of the reader are checked.
     """
+    folder = Folder(config.out)
+    is_prepared = folder.exists(SETTINGS) and folder.exists("data")
     try:
-        examples = prepare_examples(config)
+        examples = (
+            {name: open_examples(config, name) for name in NAMES} if is_prepared else prepare_examples(config)
+        )
         problems = _check_copies(config, examples["train"])
     except InputError as error:
         problems = list(error.problems)
@@ -164,8 +153,8 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     # torch and transformers take seconds to import: not before all files are right
     from erag_ray.extras.train.scratch.start import prepare_start
 
-    prepare_start(config, examples, start_folder(config))
-    Folder(config.out).write_bytes(json.dumps(settings(config), indent=1).encode(), SETTINGS)
+    prepare_start(config, examples)
+    TableStore(config.out).write_manifest(settings(config), name=SETTINGS)
     return examples
 
 

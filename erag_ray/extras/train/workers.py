@@ -16,7 +16,7 @@ from ray.train.torch import TorchTrainer
 
 from erag_ray.extras.train.checkpoints import State
 from erag_ray.extras.train.config import TrainConfig
-from erag_ray.extras.train.log import training_progress
+from erag_ray.extras.train.log import watch
 from erag_ray.extras.train.loop import Trainer
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
 from erag_ray.inference.cluster.nodes import nodes_alive
@@ -24,12 +24,13 @@ from erag_ray.inference.pool import largest_share
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.progress import beside
 from erag_ray.support.termination import keep_handler
 
 NUM_RETRIES = 3
 
 
-def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
+def train(config: TrainConfig, num_steps: int) -> State:
     """Train to the end, from the newest checkpoint in ``out`` if there is one.
 
     After the loss of a worker or node, training resumes from the last checkpoint, `NUM_RETRIES` times at most.
@@ -41,13 +42,14 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
     """
     workers = plan_workers(config)
     # workers have another working directory
-    config = dataclasses.replace(config, out=os.path.abspath(config.out))
+    reader = dataclasses.replace(config.reader, model=full_path(config.reader.model or ""))
+    config = dataclasses.replace(config, out=os.path.abspath(config.out), reader=reader)
     out, name = Folder(config.out), f"ray-{new_job_id()}"
     out.record_tree(name)
     logging.getLogger("ray.train").setLevel(logging.CRITICAL)
     trainer = TorchTrainer(
         cast(Any, run_worker),
-        train_loop_config={"config": config, "model": full_path(model_folder)},
+        train_loop_config={"config": config},
         scaling_config=workers,
         run_config=cast(Any, RunConfig)(
             name="run",
@@ -57,8 +59,10 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
         ),
     )
     # Ray Train's handler of Ctrl-C ends the process with code 0
-    shown = training_progress(pathlib.Path(config.out), num_steps, show=config.progress)
-    with shown, keep_handler(signal.SIGINT):
+    with (
+        beside(watch, pathlib.Path(config.out), num_steps, config.progress),
+        keep_handler(signal.SIGINT),
+    ):
         result = trainer.fit()
     out.remove_tree(name)
     outcome: State | Exception = cast(Any, result).return_value
@@ -78,7 +82,7 @@ def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
     torch.set_num_threads(max(1, int(cpus)))
     try:
         check_gpus()
-        return Trainer(arguments["config"], arguments["model"]).run()
+        return Trainer(arguments["config"]).run()
     except (InputError, JobError) as error:
         return error
 

@@ -18,11 +18,10 @@ from erag_ray.extras.world.district import make_district
 from erag_ray.extras.world.pages import Page, make_pages
 from erag_ray.extras.world.tasks import TASKS, make_records
 from erag_ray.store.folder import Folder
-from erag_ray.store.tables import whole_manifest
+from erag_ray.store.tables import MANIFEST, TableStore, whole_manifest
 from erag_ray.support.ownership import UNFINISHED
 
 KNOWLEDGE_SOURCE = "kilt_knowledgesource.json"
-MANIFEST = "manifest.json"
 WINDOW = 128
 """Maximum of districts in memory: they are generated before they are written."""
 
@@ -51,14 +50,13 @@ def write_world(
     settings = {"version": __version__, **dataclasses.asdict(config)}
     for key in ("out", "num_processes"):
         del settings[key]
-    manifest = whole_manifest(folder, name=MANIFEST, form={"settings": dict, "lines": dict})
+    manifest = whole_manifest(folder, form={"settings": dict, "lines": dict})
     if manifest is not None and manifest["settings"] == settings:
         counts: dict[str, int] = manifest["lines"]
         return counts
     folder.delete(MANIFEST)
     lines = _write_files(config, folder, on_progress)
-    content = {"settings": settings, "lines": lines}
-    folder.write_bytes(json.dumps(content, indent=2).encode(), MANIFEST)
+    TableStore(config.out).write_manifest({"settings": settings, "lines": lines})
     return lines
 
 

@@ -76,8 +76,7 @@ def _page(
     random.shuffle(own_facts)
     more = [fact for fact in _others(config, random, district, entity) if fact not in others]
     other_facts = [
-        Statement(_tell(random, fact, _side_subject(config, random, fact.subject)), fact)
-        for fact in (*others, *more)
+        Statement(_tell(random, fact, refer(config, random, fact.subject)), fact) for fact in (*others, *more)
     ]
     random.shuffle(other_facts)
     return Page(
@@ -99,8 +98,8 @@ def _own_subject(random: Random, entity: Entity) -> str:
     return "It" if entity.kind == "novel" else f"The {entity.kind}"
 
 
-def _side_subject(config: WorldConfig, random: Random, entity: Entity) -> str:
-    """Refer to the subject on another page: its full reference, or often a variant."""
+def refer(config: WorldConfig, random: Random, entity: Entity) -> str:
+    """Refer to an entity in a question or on another page than its own: often in other words than its page."""
     return entity.variant if random.random() < config.variant_fraction else entity.reference
 
 
@@ -110,10 +109,10 @@ def _tell(random: Random, fact: Fact, subject: str) -> str:
 
 def state(template: str, subject: str, object_: str) -> str:
     """Fill a template, capitalise the sentence, and lower-case a pronoun inside it."""
-    if not template.startswith("{S}") and subject in ("She", "He", "It"):
-        subject = {"She": "her", "He": "him", "It": "it"}[subject]
-    if not template.startswith("{S}") and subject.startswith("The ") and subject[4:5].islower():
-        subject = subject[0].lower() + subject[1:]
+    if not template.startswith("{S}"):
+        subject = {"She": "her", "He": "him", "It": "it"}.get(subject, subject)
+        if subject.startswith("The ") and subject[4:5].islower():
+            subject = subject[0].lower() + subject[1:]
     text = template.replace("{S}", subject).replace("{O}", object_)
     return text[0].upper() + text[1:]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, Entity, Fact
-from erag_ray.extras.world.pages import Page, Statement, state
+from erag_ray.extras.world.pages import Page, Statement, refer, state
 from erag_ray.extras.world.words import OCCUPATIONS, PLAIN, RELATIONS
 
 MET = ("I have been reading about {S}.", "Do you know {S}?", "Yesterday I heard of {S}.")
@@ -43,8 +43,7 @@ class Scene:
         return sources
 
     def reference_to(self, entity: Entity) -> str:
-        """Refer to an entity, often in other words than its page."""
-        return entity.variant if self.random.random() < self.config.variant_fraction else entity.reference
+        return refer(self.config, self.random, entity)
 
 
 @dataclass(frozen=True)

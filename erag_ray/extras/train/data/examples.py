@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -28,11 +27,12 @@ from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.schemas import CORPUS, table_schema
-from erag_ray.store.tables import TableStore, read_manifest, whole_manifest
+from erag_ray.store.tables import TableStore, read_manifest
 
 # passages and gold are row numbers of the examples' CORPUS, best first
 EXAMPLES = table_schema("examples", "query_id* dataset question answers score passages gold evidence")
 ROWS = pl.List(pl.Int32)
+NAMES = ("train", "dev")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,6 @@ class Examples:
     notes: Sequence[str] = ()
 
     @property
-    def num_rows(self) -> int:
-        """The number of questions."""
-        return int(self.table.num_rows)
-
-    @property
     def dataset_names(self) -> list[str]:
         """The dataset of every question."""
         names: list[str] = self.table.column("dataset").to_pylist()
@@ -57,32 +52,28 @@ class Examples:
 
 
 def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
-    """Return the examples of training and evaluation (keys train, dev), from the files or as sealed in ``out``.
+    """Return the examples of training and evaluation (keys train, dev) from the files, and write them to ``out``.
 
     Raises:
         InputError: all errors in the files; nothing is written then.
     """
     diagnostics = Diagnostics()
-    loaded = {
-        name: _load(config, name, diagnostics) for name in ("train", "dev") if not _is_sealed(config, name)
-    }
+    loaded = {name: _load(config, name, diagnostics) for name in NAMES}
     diagnostics.raise_errors()
     for name, (frame, corpus, datasets) in loaded.items():
         folder = _folder(config, name)
-        TableStore(str(folder)).folder.delete("manifest.json")
         write_mapped(frame, EXAMPLES, folder / "examples.arrow")
         write_mapped(corpus, CORPUS, folder / "corpus.arrow")
         content = {
-            "settings": _settings(config, name),
             "datasets": {key: dataclasses.asdict(dataset) for key, dataset in datasets.items()},
             "notes": list(diagnostics.warnings),
         }
         TableStore(str(folder)).write_manifest(content)
-    return {name: open_examples(config, name) for name in ("train", "dev")}
+    return {name: open_examples(config, name) for name in NAMES}
 
 
 def open_examples(config: TrainConfig, name: str) -> Examples:
-    """Open the sealed examples called ``name`` (train, dev)."""
+    """Open the examples called ``name`` (train, dev), which `prepare_examples` has written."""
     folder = _folder(config, name)
     manifest = read_manifest(Folder(str(folder)))
     return Examples(
@@ -100,26 +91,6 @@ def file_stamps(config: ExamplesConfig) -> dict[str, str]:
 
 def _folder(config: TrainConfig, name: str) -> pathlib.Path:
     return pathlib.Path(config.out, "data", name)
-
-
-def _is_sealed(config: TrainConfig, name: str) -> bool:
-    folder = _folder(config, name)
-    manifest = whole_manifest(Folder(str(folder)), form={"settings": dict, "datasets": dict, "notes": list})
-    if manifest is None or manifest["settings"] != _settings(config, name):
-        return False
-    try:
-        return all(open_mapped(folder / f"{table}.arrow") is not None for table in ("examples", "corpus"))
-    except (OSError, pa.ArrowException):
-        # damaged: made again
-        return False
-
-
-def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
-    """Return all that the examples depend on, as JSON values."""
-    examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
-    sizes = {"depth": depth, "num_gold": num_gold, "seed": config.seed}
-    titles = {} if config.reader.titles else {"titles": False}
-    return {**examples.settings(), "files": file_stamps(examples), **sizes, **titles}
 
 
 def _sizes(config: TrainConfig, name: str) -> tuple[int, int]:

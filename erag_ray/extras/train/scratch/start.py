@@ -30,16 +30,16 @@ NOT_T5 = ("vocab_size", "dtype")
 MAX_TEXTS = 400_000
 
 
-def prepare_start(config: TrainConfig, examples: Mapping[str, Examples], model: str) -> None:
-    """Create the model (a folder or hub name) with ``scratch``, unless it exists, and check it.
+def prepare_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
+    """Create the model with ``scratch``, unless it exists, and check it.
 
     Raises:
         InputError: it cannot be created, or is not a reader for these datasets.
     """
+    reader = config.start_reader
+    model = str(reader.model)
     if config.scratch and not pathlib.Path(model).exists():
-        with written_whole(pathlib.Path(model)) as unfinished:
-            make_model(config.scratch, examples["train"], config.seed, unfinished)
-    reader = dataclasses.replace(config.reader, model=model)
+        make_model(config.scratch, examples["train"], config.seed, pathlib.Path(model))
     problems: list[str] = []
     for dataset in {**examples["dev"].datasets, **examples["train"].datasets}.values():
         try:
