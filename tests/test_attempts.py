@@ -1,9 +1,11 @@
-"""COSTS over all attempts of a job, killed ones included."""
+"""COSTS over all attempts of a job, killed ones included; and disks with too little free space."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shutil
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -16,6 +18,8 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.echo import EchoModel
 from erag_ray.prompts.request import Response
 from erag_ray.store.stages.stage import read_costs
+from erag_ray.support import disks
+from erag_ray.support.errors import JobError
 
 PRICES = {"input": 1e6, "cached_input": 1e5, "output": 2e6}
 
@@ -97,3 +101,46 @@ def test_another_question_adds_its_requests_and_a_damaged_record_is_left_out(pri
     max(records, key=lambda path: path.stat().st_mtime_ns).write_bytes(b"PAR1")
     make_tables(priced)
     assert calls(priced) == [0, 9, 28]
+
+
+# --- disks ---
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, *free: int) -> None:
+    """A disk of 1 TB, with these free bytes from check to check; the last ones stay."""
+    left = [*free]
+
+    def usage(path: object) -> SimpleNamespace:
+        return SimpleNamespace(total=10**12, free=left.pop(0) if len(left) > 1 else left[0])
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+
+
+def test_a_job_that_needs_more_than_a_disk_has_does_not_start(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(monkeypatch, disks.FLOOR_BYTES + 10_000)
+    message = rf"^out: {tiny.config.out} has 268\.4 MB of free space, and 268\.5 MB are needed\."
+    with pytest.raises(JobError, match=message):
+        make_tables(tiny.with_config(num_readers=0))
+    assert not list(pathlib.Path(tiny.config.cache_dir).rglob("*.parquet"))
+    # two folders on one disk
+    out, cache = ("out", tiny.config.out), ("cache_dir", tiny.config.cache_dir)
+    assert disks.disk_problem({out: 9_000, cache: 0, ("out", "s3://bucket/out"): 10**15}) is None
+    assert str(disks.disk_problem({out: 9_000, cache: 2_000})).startswith("cache_dir: ")
+
+
+def test_a_disk_that_fills_up_ends_the_job_and_what_was_written_stays(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(monkeypatch, *[10**12] * 40, disks.FLOOR_BYTES - 1)
+    monkeypatch.setattr(disks, "LOOK_SECONDS", 0.05)
+    reader = ReaderConfig(kind="echo", simulated_latency_seconds=0.1, batch_size=1)
+    slow = tiny.with_config(reader=reader, num_readers=0)
+    with pytest.raises(JobError, match=r"^out: .* Make room there"):
+        make_tables(slow)
+    leave(monkeypatch, 10**12)
+    make_tables(slow)
+    new, written = calls(slow)
+    assert new + written == 37
+    assert new > 0 < written

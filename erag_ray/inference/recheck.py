@@ -30,7 +30,6 @@ class Recheck(NamedTuple):
         num_judged: those of the differing outputs that a judge scores; their new scores are unknown.
         num_errors: those of the requests that are an error now or were one before; they are not compared.
         done: counts of the requests, for the costs.
-        seconds: elapsed.
     """
 
     num_requests: int
@@ -39,7 +38,6 @@ class Recheck(NamedTuple):
     num_judged: int = 0
     num_errors: int = 0
     done: Done = Done()
-    seconds: float = 0.0
     num_unsent: int = 0
     """Requests of the sample for which nothing of ``max_cost`` was left."""
 
@@ -99,7 +97,6 @@ def recheck(
         num_judged=changed.count(None),
         num_errors=both.height - compared.height,
         done=_counts(list(again.values()), seconds),
-        seconds=seconds,
         num_unsent=num_unsent,
     )
 
@@ -107,7 +104,7 @@ def recheck(
 def _counts(responses: Sequence[Response], seconds: float) -> Done:
     names = ("num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
     sums = {name: sum(getattr(response, name) for response in responses) for name in names}
-    return Done(num_responses=len(responses), device_seconds=seconds, **sums)
+    return Done(num_responses=len(responses), seconds=seconds, device_seconds=seconds, **sums)
 
 
 def _labels_changed(

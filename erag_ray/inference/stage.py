@@ -35,11 +35,14 @@ from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, RECHECK, REQUESTS, RESPONSES
 from erag_ray.store.tables import TableStore
+from erag_ray.support.disks import enough_space
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import stage_progress
 from erag_ray.support.registry import install_advice
 
 ROWS_PER_SHARD = 50_000
+REQUEST_BYTES, RESPONSE_BYTES = 500, 200
+"""Estimates, of what is compressed: a request in the shards, with its passages, and a response in the store."""
 NOTES = {
     "thinking": "thinking stripped from",
     "control": "control tokens cut from",
@@ -116,16 +119,17 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
-    done: dict[str, tuple[Done, float]] = {}
+    done: dict[str, Done] = {}
     with contextlib.ExitStack() as stack:
         if todo:
             stack.enter_context(readers_session(config))
+            stack.enter_context(_enough_space(config, sum(model_plan.new.height for model_plan in todo)))
         record_run(config, plan, _costs(plan, done, job))
         for model_plan in todo:
             start, limited = time.monotonic(), _with_unspent(config, costs, model_plan.id)
             run_work = run_in_process if reads_here(config) else run
             counts = run_work(write_work(limited, tables, model_plan), limited, job)
-            done[model_plan.id] = counts, time.monotonic() - start
+            done[model_plan.id] = dataclasses.replace(counts, seconds=time.monotonic() - start)
     return _seal_responses(config, tables, plan, done, job, costs)
 
 
@@ -133,11 +137,11 @@ def _seal_responses(
     config: JobConfig,
     tables: TableStore,
     plan: StagePlan,
-    done: Mapping[str, tuple[Done, float]],
+    done: Mapping[str, Done],
     job: str,
     costs: pl.DataFrame,
 ) -> Finished:
-    """Look up the responses, ask a sample again, and seal the stage; ``done``: model -> counts, elapsed seconds."""
+    """Look up the responses, ask a sample again, and seal the stage; ``done``: model -> counts."""
     todo = [model_plan for model_plan in plan.plans if model_plan.id in done]
     with stage_progress("looking up responses", show=config.progress):
         collected = [_collect(config, model_plan) for model_plan in plan.plans]
@@ -157,8 +161,8 @@ def _seal_responses(
         plan,
         responses,
         collected,
-        _split_questions(todo, [counts for counts, _ in done.values()])
-        + _note_counts(counts for counts, _ in done.values())
+        _split_questions(todo, done.values())
+        + _note_counts(done.values())
         + "".join(f" {result}" for result in rechecks.values()),
     )
     for model_plan in todo:
@@ -227,6 +231,17 @@ def readers_session(config: JobConfig) -> Iterator[None]:
         yield
 
 
+def _enough_space(config: JobConfig, num_requests: int) -> contextlib.AbstractContextManager[None]:
+    """Return a check of the disks, for requests without a response (`support.disks.enough_space`)."""
+    out, cache = ("out", config.out), ("cache_dir", config.cache_dir)
+    needs = {out: num_requests * REQUEST_BYTES, cache: num_requests * RESPONSE_BYTES}
+    if not reads_here(config):
+        from erag_ray.inference.cluster.session import session_folder
+
+        needs |= {("RAY_TMPDIR", folder): 0 for folder in session_folder()}
+    return enough_space(needs)
+
+
 def write_work(config: JobConfig, tables: TableStore, plan: ModelPlan) -> Work:
     """Write the pending requests of a model as Parquet shards, and return what readers need to run them."""
     path = ("pending", plan.id)
@@ -276,14 +291,13 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
     check_share("requests", errors.height, responses.height, named, config)
 
 
-def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
+def _costs(plan: StagePlan, done: Mapping[str, Done], job: str) -> pl.DataFrame:
     """Return the rows of COSTS of a run, without counts for models without new requests."""
     rows = []
     for model_plan in plan.plans:
-        counts, seconds = done.get(model_plan.id, (Done(), 0.0))
         num_requests = int(model_plan.counts["distinct"].sum())
         key = {"stage": plan.stage, "job": job, "model": model_plan.id}
-        rows.append(cost_row(key, model_plan.model.config, num_requests, counts, seconds))
+        rows.append(cost_row(key, model_plan.model.config, num_requests, done.get(model_plan.id, Done())))
     return cost_frame(rows)
 
 
@@ -292,11 +306,11 @@ def _costs_of_rechecks(plan: StagePlan, rechecks: Mapping[str, Recheck], job: st
     for model_plan in plan.plans:
         if again := rechecks.get(model_plan.id):
             key = {"stage": plan.stage + RECHECK, "job": job, "model": model_plan.id}
-            rows.append(cost_row(key, model_plan.model.config, again.num_requests, again.done, again.seconds))
+            rows.append(cost_row(key, model_plan.model.config, again.num_requests, again.done))
     return cost_frame(rows)
 
 
-def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
+def _split_questions(todo: Sequence[ModelPlan], done: Iterable[Done]) -> str:
     """Return a sentence about questions in two blocks, whose shared work was done twice; "" if nothing ran."""
     num_questions = sum(model_plan.new["text_key"].n_unique() for model_plan in todo)
     num_cut = sum(counts.num_questions for counts in done) - num_questions

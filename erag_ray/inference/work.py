@@ -56,7 +56,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """Counts of finished requests: tokens, the sum of the actors' seconds, peak bytes.
+    """Counts of finished requests: tokens, elapsed seconds, the sum of the actors' seconds, peak bytes.
 
     Notes of an actor that died in a block are missing.
     """
@@ -66,6 +66,7 @@ class Done:
     """Sum over blocks: a question that is split over two blocks counts twice."""
     num_prompt_tokens: int = 0
     num_output_tokens: int = 0
+    seconds: float = 0.0
     device_seconds: float = 0.0
     peak_memory_bytes: int = 0
     num_cached_prompt_tokens: int = 0
@@ -88,7 +89,7 @@ def sum_counts(counts: pa.Table, store: ResponseStore, job: str) -> Done:
 
 
 def cost_row(
-    key: Mapping[str, Any], config: ReaderConfig, num_requests: int, counts: Done, seconds: float
+    key: Mapping[str, Any], config: ReaderConfig, num_requests: int, counts: Done
 ) -> dict[str, object]:
     """Return a row of COSTS; ``key`` has its stage, job and model."""
     tokens = counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
@@ -100,7 +101,7 @@ def cost_row(
         "num_output_tokens": counts.num_output_tokens,
         "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
         "price": config.price_of(*tokens),
-        "seconds": seconds,
+        "seconds": counts.seconds,
         "device_seconds": counts.device_seconds,
         "peak_memory_bytes": counts.peak_memory_bytes,
     }
@@ -133,4 +134,6 @@ def _by_store(
     seconds = (max([start, *ends]) - start).total_seconds()
     # without prices if the job has another model now
     configs = [model_plan.model.config for model_plan in plan.plans if model_plan.id == row["model"]]
-    return cost_row(key, [*configs, ReaderConfig()][0], 0, Done(**store.totals_by(row["job"])), seconds)
+    return cost_row(
+        key, [*configs, ReaderConfig()][0], 0, Done(**store.totals_by(row["job"]), seconds=seconds)
+    )

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, worker
 from ray.exceptions import AuthenticationError
 
 from erag_ray.support.errors import JobError
@@ -137,3 +137,9 @@ def _connect(address: str) -> None:
     finally:
         if attempts is None:
             del os.environ[ATTEMPTS]
+
+
+def session_folder() -> list[str]:
+    """Return the folder of Ray's logs and spilled objects on this machine; none without a Ray."""
+    node = worker._global_node
+    return [node.get_session_dir_path()] if node else []
