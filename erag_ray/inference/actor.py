@@ -162,7 +162,9 @@ class ModelActor:
         max_cost: float | None = None,
         coordinator: Any = None,
     ) -> None:
-        set_tokenizer_threads(num_threads)
+        # the package tokenizers reads both at its first use
+        os.environ["RAYON_NUM_THREADS"] = str(num_threads)
+        os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         keep_freed_memory()
         self.id = model
@@ -382,12 +384,6 @@ def _loaded(config: ReaderConfig, name: str, memory_share: float) -> Model:
     model.memory_share = memory_share
     load_model(model)
     return model
-
-
-def set_tokenizer_threads(num_threads: int) -> None:
-    """Set the number of threads of the package tokenizers; it reads both variables at its first use."""
-    os.environ["RAYON_NUM_THREADS"] = str(num_threads)
-    os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
 
 
 def peak_memory_bytes() -> int:

@@ -45,7 +45,7 @@ class Watchdog:
         self.slowest = 0.0
         self._seconds, self._end = seconds, end
         self._step, self._start, self._limit = "", 0.0, math.inf
-        self._has_timer = False
+        self._timer_end = math.inf
         if seconds is not None:
             threading.Thread(target=self._watch, daemon=True).start()
 
@@ -74,24 +74,23 @@ class Watchdog:
 
     def _begin(self, step: str, limit: float) -> None:
         self._step, self._start, self._limit = step, time.monotonic(), limit
-        if self._seconds is not None and not self._has_timer:
-            self._has_timer = True
-            _set_timer(limit)
+        # not at each of many short batches
+        if self._seconds is not None and abs(self._timer_end - self._start - limit) > CHECK_SECONDS:
+            self._set_timer(limit)
 
     def _watch(self) -> None:
         while True:
             limit = self._limit
             left = self._start + limit - time.monotonic()
             if left <= 0:
-                _set_timer(END_SECONDS)
+                self._set_timer(END_SECONDS)
                 faulthandler.dump_traceback(STDERR)
                 self._end(TimeoutError(f"{self._step} took longer than {limit:.0f} s (max_batch_seconds)"))
                 return
-            self._has_timer = limit < math.inf
-            _set_timer(min(left, LOAD_SECONDS))
+            self._set_timer(min(left, LOAD_SECONDS))
             time.sleep(min(CHECK_SECONDS, left))
 
-
-def _set_timer(seconds: float) -> None:
-    """End this process after some seconds, unless the timer is set again; later than `Watchdog` itself does."""
-    faulthandler.dump_traceback_later(seconds + CHECK_SECONDS, file=STDERR, exit=True)
+    def _set_timer(self, seconds: float) -> None:
+        """End this process after some seconds, unless the timer is set again; the thread comes first if it runs."""
+        self._timer_end = time.monotonic() + seconds
+        faulthandler.dump_traceback_later(seconds + CHECK_SECONDS, file=STDERR, exit=True)

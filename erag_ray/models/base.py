@@ -76,7 +76,7 @@ class Model(ABC):
         dtypes: the supported precisions.
         default_prompt: name of the built-in prompt that it gets if the config names none.
         charges_budget: whether `run` charges ``budget`` itself, and ends when it is spent; else its caller does.
-        has_timeouts: whether each request has a time limit of its own; ``max_batch_seconds: auto`` is none for these.
+        has_timeouts: whether each request has a time limit of its own; then ``max_batch_seconds: auto`` sets none.
         budget: what the requests may cost.
         config: of the reader.
         memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.

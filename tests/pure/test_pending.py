@@ -17,7 +17,6 @@ from erag_ray.inference.planning.pending import (
     DocIds,
     PendingRequests,
     Use,
-    as_lists_of_one,
     build_requests,
     count_requests,
     documents_of,
@@ -323,7 +322,9 @@ def asked_of(runs: pl.DataFrame, depths: list[int]) -> pl.DataFrame:
     query_ids = pl.Series(["q1", "q2"])
     together = ranked_lists(runs, query_ids, depths).select("query_id", "doc_ids")
     alone = lists_of(("q1", []), ("q2", []))
-    everything = pl.concat([as_lists_of_one(pairs(runs)), together, alone])
+    everything = pl.concat(
+        [pairs(runs).select("query_id", doc_ids=pl.concat_list("doc_id")), together, alone]
+    )
     everything = everything.with_columns(kind=pl.lit("answer"))
     return build_requests(everything, QUERIES, documents_of(CORPUS), ORDERED)
 

@@ -106,11 +106,6 @@ def ranked_lists(runs: pl.DataFrame, query_ids: pl.Series, depths: Iterable[int]
     )
 
 
-def as_lists_of_one(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return pairs as lists of one document: columns query_id, doc_ids."""
-    return pairs.select("query_id", doc_ids=pl.concat_list("doc_id"))
-
-
 def build_requests(
     lists: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
 ) -> pl.DataFrame:

@@ -27,7 +27,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.runs.entries import pairs
 from erag_ray.inference.cluster.session import ray_session
-from erag_ray.inference.planning.pending import PendingRequests, as_lists_of_one
+from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.inference.planning.plan import ModelPlan, end_to_end_lists, plan_lists
 from erag_ray.inference.pool import run
 from erag_ray.inference.stage import write_work
@@ -150,7 +150,8 @@ def with_own_folders(job: JobConfig, out: str) -> JobConfig:
 def plan_for(job: JobConfig, inputs: Inputs, *, is_single: bool) -> ModelPlan:
     """One side: every document of every run alone, or the lists of every run at every depth."""
     lists = end_to_end_lists(job, inputs).filter(pl.col("run_id").is_in(list(job.runs)))
-    documents = as_lists_of_one(pairs(inputs.runs)) if is_single else lists.select("query_id", "doc_ids")
+    of_one = pairs(inputs.runs).select("query_id", doc_ids=pl.concat_list("doc_id"))
+    documents = of_one if is_single else lists.select("query_id", "doc_ids")
     named = documents.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids")
     return plan_lists(job, inputs, "benchmark", named).plans[0]
 
