@@ -26,7 +26,7 @@ from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.shapes import tables_of
-from erag_ray.config.report import ReportConfig, ReportKeys
+from erag_ray.config.report import ReportConfig
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
@@ -236,14 +236,6 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
     assert done.returncode == 2
     assert "no sealed means; run erag-ray compare or erag-ray evaluate first" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_keys_of_the_page_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"depth must be at least 1, got 0"):
-        ReportKeys(depth=0)
-    done = run_job("--out", "x", "--report.texts", "some")
-    assert done.returncode == 2
-    assert "report.texts" in done.stderr
 
 
 # --- odd results ---

@@ -146,13 +146,6 @@ def test_golds_are_text_and_part_of_what_is_asked(folders: dict[str, str]) -> No
     assert len(keys) == 3
 
 
-def test_what_cannot_say_how_likely_an_answer_is_is_told_before_anything_is_read(tiny: Tiny) -> None:
-    some = tiny.with_config(annotators=["gold_likelihood"])
-    message = "the kind gold_likelihood needs loglikelihood, which echo does not support; fid, ipa, causal, vllm can"
-    with pytest.raises(InputError, match=message):
-        prepare(some.config, check_reader)
-
-
 def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> None:
     model = models.loaded("fid", folders["fid"])
     with torch.no_grad():

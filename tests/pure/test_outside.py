@@ -8,7 +8,6 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 import models
-import polars as pl
 import pytest
 from outside_kind import ABSTENTION
 from tiny import Tiny, compare, table
@@ -201,21 +200,6 @@ def test_a_kind_that_raises_is_named(
     assert problems[0].startswith(
         "kind abstention: build: AttributeError: 'Case' object has no attribute 'nothing'"
     )
-
-
-def test_requests_differ_by_what_is_asked_and_not_by_who_asks() -> None:
-    form = models.form_for("causal")
-    one = Request(form, "Who?", (Passage("A", "b"),))
-    assert one.key == Request(models.form_for("causal"), "Who?", (Passage("A", "b"),)).key
-    others = [
-        Request(models.form_for("causal", GOLD_LIKELIHOOD), "Who?", (Passage("A", "b"),)),
-        Request(models.form_for("causal", max_new_tokens=3), "Who?", (Passage("A", "b"),)),
-        Request(form, "Who?", (Passage("A", "c"),)),
-        Request(form, "When?", (Passage("A", "b"),)),
-        Request(form, "Who?", (Passage("A", "b"),), ("an answer",)),
-    ]
-    assert len({request.key for request in [one, *others]}) == 6
-    assert isinstance(pl.Series([one.key[0]], dtype=pl.UInt64)[0], int)
 
 
 def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: None) -> None:
