@@ -214,20 +214,12 @@ def test_an_odd_override_is_read_or_refused(kind: type, key: str, value: str) ->
 
 
 ODD_FILES: dict[str, Callable[[], bytes]] = {
-    "NUL in a path": lambda: b'queries: ["a\\0b"]',
     "half a surrogate pair": lambda: b'out: "\\ud800"',
     "list that holds itself": lambda: b"queries: &a [*a]",
-    "map that holds itself": lambda: b"runs: &a {x: *a}",
-    "map as a key": lambda: b"? {a: b}\n: c\n",
     "nesting without end": lambda: b"queries: " + b"[" * 5000,
-    "no number": lambda: b"threshold: .nan",
-    "tag of Python": lambda: b"out: !!python/object/apply:os.getcwd []",
-    "two documents": lambda: b"depth: 3\n---\ndepth: 4\n",
     "UTF-16": lambda: "depth: 3".encode("utf-16"),
-    "latin-1": lambda: b"out: caf\xe9",
     "nothing": lambda: b"",
     "a text": lambda: b"depth",
-    "a folder": lambda: b"",
     "gzip": lambda: gzip.compress(YAML),
 }
 
@@ -236,5 +228,5 @@ ODD_FILES: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", ODD_FILES)
 def test_an_odd_config_file_is_read_or_refused(tmp_path: pathlib.Path, name: str) -> None:
     path = tmp_path / "job.yaml"
-    path.mkdir() if name == "a folder" else path.write_bytes(ODD_FILES[name]())
+    path.write_bytes(ODD_FILES[name]())
     check_parsed(parse_quietly(JobConfig, "--config", str(path)))

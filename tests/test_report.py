@@ -363,20 +363,6 @@ def test_the_text_of_a_value() -> None:
         assert (text_of(value, column), compact_text_of(value, column)) == (wide, narrow)
 
 
-def test_why_a_value_is_missing_is_with_the_value() -> None:
-    constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
-    made = made_up(utility=constant)
-    reasons = {
-        value.reason
-        for one in tables_of(made_report(made))
-        if one.name.startswith(("correlations", "agreement"))
-        for row in one.rows
-        for value in row
-        if value.value is None
-    }
-    assert reasons == set(made[CORRELATIONS].filter(over="queries")["reason"].drop_nulls())
-
-
 def test_names_of_parts_are_safe_and_differ() -> None:
     made = report_with("a/b <c>")
     others = report_with("a/b <d>")

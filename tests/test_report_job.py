@@ -247,27 +247,6 @@ def all_forms(results: Results) -> tuple[str, str]:
     return printed(made, 80, verbose=True), markdown(made)
 
 
-def test_one_question() -> None:
-    columns = {("r", "A", 2): [1.0], ("r", "B", 2): [0.0]}
-    shown, text = all_forms(results_of(measured(columns), used(columns), numbered(1)))
-    assert "(1 query)" in shown
-    assert "not settled with 1 question; about 5 would be needed for this difference" in text
-    assert "nan" not in (shown + text).lower()
-
-
-def test_no_run_with_any_useful_document() -> None:
-    columns = {("r", name, 2): [0.0] * 6 for name in "AB"}
-    results = results_of(measured(columns), used(columns), numbered(6))
-    shown, text = all_forms(results)
-    assert "no run helps this reader: it never scores above 0 with 2 documents" in text
-    made = tables_of(build_report(results))
-    (row,) = next(one.rows for one in made if one.name.startswith("agreement"))
-    assert [value.reason for value in row[3:]] == [
-        "constant: every label measure is 0.0; constant: every utility is 0.0"
-    ] * 2
-    assert "both runs score 0 for every query" in " ".join(shown.split())
-
-
 def with_runs(results: Results, names: list[str]) -> Results:
     """The results of A and B with these runs in place of A, and every pair of them in place of the pair."""
     pairs = pl.DataFrame(itertools.combinations(names, 2), schema=["run_a", "run_b"], orient="row")
