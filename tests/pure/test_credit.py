@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from erag_ray.config.job import CREDITS as NAMES
 from erag_ray.config.job import ORDERS, JobConfig
+from erag_ray.extras.credit.agreement import labelled_credits
 from erag_ray.extras.credit.lists import CreditLists, credit_lists, credits_of, takes_all_subsets
 from erag_ray.extras.credit.orders import order_effects, order_lists
-from erag_ray.extras.credit.schemas import ORDER_UTILITY
-from erag_ray.store.schemas import UTILITY
+from erag_ray.extras.credit.schemas import CREDITS, ORDER_UTILITY
+from erag_ray.store.schemas import LABELS, UTILITY
 
 SetFunction = Callable[[tuple[str, ...]], float | None]
 Ranked = Mapping[tuple[str, str], Sequence[str]]
@@ -206,6 +207,13 @@ def questions(count: int) -> pl.DataFrame:
 
 
 graded = st.sampled_from([None, 0.0, 0.5, 1.0])
+
+
+def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:
+    credits = framed([("r", "s", "a", "q00", 3, "marginal", "d0", 1, 1.0, 0.0)], CREDITS)
+    by_annotator = [("r", "s", "erag"), ("", "", "provenance"), ("r", "", "gold_likelihood")]
+    labels = framed([(*names, "q00", "d0", 1.0) for names in by_annotator], LABELS)
+    assert sorted(labelled_credits(credits, labels)["annotator"]) == ["erag", "gold_likelihood", "provenance"]
 
 
 @settings(max_examples=30)

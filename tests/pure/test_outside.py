@@ -168,18 +168,6 @@ def test_log_probabilities_are_checked(logprobs: tuple[float, ...], message: str
         list(run_checked(model, requests_to(form, "wrong")))
 
 
-def test_responses_may_come_in_any_order() -> None:
-    class Backwards(Wrong):
-        def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
-            for place in reversed(range(len(requests))):
-                yield place, Response(text=requests[place].question)
-
-    model = Backwards(ReaderConfig(kind="test_outside:Backwards"))
-    asked = requests_to(models.form_for("echo"), "a", "b", "c")
-    found = dict(Isolation(model).run(asked))
-    assert [found[place].text for place in range(3)] == ["a", "b", "c"]
-
-
 def test_a_kind_that_raises_is_named(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
