@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import polars as pl
 import pytest
-from tiny import PASSAGES, QUESTIONS, Tiny, compare, make_tables, table, tables_text, work_of
+from tiny import Tiny, compare, make_tables, table, tables_text, work_of
 
 from erag_ray.extras.credit.schemas import CREDIT_SHARES, CREDITS, ORDER_EFFECTS
 from erag_ray.report.page.questions import QuestionOptions, load_questions
@@ -19,27 +18,6 @@ ALL: dict[str, Any] = {
     "orders": ["reversed", "unrelated_before"],
 }
 DEPTH = 3
-
-
-def score(query_id: str, documents: tuple[str, ...]) -> float:
-    """The score of the echo reader's output: the title of the passage that shares most words with the question."""
-    question, answer, _ = QUESTIONS[query_id]
-    words = set(question.split())
-    shared = [len(words & set(PASSAGES[doc][2].split())) for doc in documents]
-    best = [PASSAGES[doc][1] for doc, count in zip(documents, shared, strict=True) if count == max(shared)]
-    return float(bool(best) and best[0].lower() == answer.lower())
-
-
-def shapley(query_id: str, documents: tuple[str, ...], doc_id: str) -> float:
-    """The mean over all orders in which the documents come, each prompt in the order of the list."""
-    gains = []
-    for order in itertools.permutations(documents):
-        before = set(order[: order.index(doc_id)])
-        with_it = tuple(doc for doc in documents if doc in before or doc == doc_id)
-        gains.append(
-            score(query_id, with_it) - score(query_id, tuple(doc for doc in documents if doc in before))
-        )
-    return sum(gains) / len(gains)
 
 
 @pytest.mark.long

@@ -80,9 +80,6 @@ def test_alpha_ndcg_as_pyndeval_computes_it() -> None:
     assert [found[str(query)]["alpha-nDCG@5"] for query in range(20)] == pytest.approx(values, abs=1e-6)
 
 
-# --- per query, not judged ---
-
-
 # --- a whole comparison ---
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import make_model, model_id
 from erag_ray.models.local import model as local
-from erag_ray.models.local.memory import Limits
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
@@ -33,7 +31,6 @@ each_model = pytest.mark.parametrize(
     ("kind", "settings"), CASES, ids=["fid", "ipa", "causal_plain", "causal_chat"]
 )
 ECHO = models.form_for("echo", max_new_tokens=50)
-Outputs = list[tuple[str, int]]
 
 
 @pytest.fixture(scope="module")
@@ -46,28 +43,6 @@ def made(kind: str, settings: dict[str, Any], num: int = 70) -> tuple[Form, list
     """The form of a case's requests, and some of them."""
     form = models.form_for(kind, **settings)
     return form, models.some_requests(form, num)
-
-
-@pytest.mark.long
-@each_model
-def test_batch_size_batch_tokens_and_order_change_no_output(
-    folders: dict[str, str], kind: str, settings: dict[str, Any]
-) -> None:
-    model, (form, requests) = models.loaded(kind, folders[kind]), made(kind, settings)
-
-    def outputs(rows: int, tokens: int = 16384, some: Sequence[Request] = requests) -> Outputs:
-        models.keep_to(model, form, Limits(rows, tokens))
-        return models.outputs(model, some)
-
-    one_by_one = outputs(1)
-    assert len({text for text, _ in one_by_one}) > 50, "outputs too alike to tell batches apart"
-    assert len({num_tokens for _, num_tokens in one_by_one}) > 4, "outputs all end alike"
-    for limits in ((32, 16384), (64, 16384), (64, 700), (1 << 20, 1 << 40)):
-        assert outputs(*limits) == one_by_one
-    places = list(range(len(requests)))
-    random.Random(1).shuffle(places)
-    shuffled = outputs(64, some=[requests[place] for place in places])
-    assert shuffled == [one_by_one[place] for place in places]
 
 
 @each_model
@@ -104,19 +79,6 @@ def test_run_answers_each_request_once_longest_first(
         p.num_tokens for p in model.render(requests)
     ]
     assert all(1 <= response.num_output_tokens <= 12 for response in responses)
-
-
-@pytest.mark.long
-@each_model
-def test_windows_change_no_output(
-    folders: dict[str, str], kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, (_, requests) = models.loaded(kind, folders[kind], batch_size=8), made(kind, settings)
-    expected = models.outputs(model, requests)
-    monkeypatch.setattr(local, "WINDOW_TOKENS", 100)
-    monkeypatch.setattr(local, "TOKENISED_ROWS", 5)
-    assert len(list(model.windows(requests))) > 3
-    assert models.outputs(model, requests) == expected
 
 
 @each_model

@@ -113,24 +113,6 @@ def test_a_model_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Pa
     assert alone == models.outputs(model, requests[:5])
 
 
-def test_generation_settings_of_the_model_are_not_used(llama: str, tmp_path: pathlib.Path) -> None:
-    folder = models.causal_folder(tmp_path)
-    own = {
-        "do_sample": True,
-        "temperature": 5.0,
-        "num_beams": 3,
-        "repetition_penalty": 3.0,
-        "no_repeat_ngram_size": 1,
-        "forced_eos_token_id": 5,
-        "suppress_tokens": [40, 41, 42, 43, 44, 45],
-        "max_length": 5,
-        "min_new_tokens": 10,
-    }
-    (tmp_path / "generation_config.json").write_text(json.dumps(own))
-    plain = models.outputs(models.loaded("causal", llama), some_requests())
-    assert models.outputs(models.loaded("causal", folder), some_requests()) == plain
-
-
 # --- prompts that share their start
 
 

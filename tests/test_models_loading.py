@@ -162,24 +162,31 @@ def test_code_in_a_model_is_never_run(t5_copy: pathlib.Path, tmp_path: pathlib.P
     assert not trace.exists()
 
 
-# --- settings of T5 models
+# --- settings of models
 
 
-def test_t5_generation_settings_are_not_used(t5: str, t5_copy: pathlib.Path) -> None:
+@pytest.mark.parametrize("kind", ["fid", "ipa", "causal"])
+def test_generation_settings_of_the_model_are_not_used(
+    t5: str, llama: str, tmp_path: pathlib.Path, kind: str
+) -> None:
+    folder = llama if kind == "causal" else t5
+    copy = pathlib.Path(shutil.copytree(folder, tmp_path / "copy"))
     own = {
         "do_sample": True,
+        "temperature": 5.0,
         "num_beams": 3,
         "repetition_penalty": 3.0,
         "no_repeat_ngram_size": 1,
         "forced_bos_token_id": 7,
+        "forced_eos_token_id": 5,
+        "suppress_tokens": [40, 41, 42, 43, 44, 45],
         "max_length": 4,
-        "min_length": 10,
+        "min_new_tokens": 10,
         "decoder_start_token_id": 9,
     }
-    (t5_copy / "generation_config.json").write_text(json.dumps(own))
-    for kind in ("fid", "ipa"):
-        plain = models.outputs(models.loaded(kind, t5), REQUESTS[kind])
-        assert models.outputs(models.loaded(kind, str(t5_copy)), REQUESTS[kind]) == plain
+    (copy / "generation_config.json").write_text(json.dumps(own))
+    plain = models.outputs(models.loaded(kind, folder), REQUESTS[kind])
+    assert models.outputs(models.loaded(kind, str(copy)), REQUESTS[kind]) == plain
 
 
 def test_a_t5_config_without_token_ids_uses_those_of_the_tokenizer(t5: str, t5_copy: pathlib.Path) -> None:

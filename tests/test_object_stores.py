@@ -73,9 +73,6 @@ TRIVIA_FILE = '{"Data": [{"QuestionId": "q1", "Question": "who?"}]}'
 BEIR_FILE = '{"_id": "q1", "text": "who?", "metadata": {"answers": ["a"]}}\n'
 KLUE_FILE = '{"data": [{"title": "T", "paragraphs": [{"context": "c d", "qas": [{"guid": "g", "question": "q?", "answers": [{"text": "d"}]}]}]}]}'  # noqa: E501
 RUN_FILE = "q1 Q0 d2 1 9.5 x\nq1 Q0 d1 2 9 x\nq2 Q0 d1 1 3 x\n"
-KILT_RUN = (
-    '{"id": "q1", "output": [{"provenance": [{"doc_id": "d2"}, {"wikipedia_id": "7", "text": "t"}]}]}\n'
-)
 PASSAGES_FILE = passage_line("d1", "p1", "T", "u v") + passage_line("d2", "p1", "T", "w\u00fc")
 PAGES_FILE = "".join(
     json.dumps(
@@ -119,17 +116,13 @@ def run(path: str, diagnostics: Diagnostics) -> pl.DataFrame:
 KINDS: dict[str, tuple[Callable[[str, Diagnostics], object], Callable[[pathlib.Path], bytes]]] = {
     "queries.jsonl": (questions, lambda _: QUERIES_FILE.encode()),
     "nq-dev-kilt.jsonl.gz": (questions, lambda _: gzip.compress(QUERIES_FILE.encode())),
-    "beir.jsonl": (questions, lambda _: BEIR_FILE.encode()),
     "klue.json": (questions, lambda _: KLUE_FILE.encode()),
     "run.trec": (run, lambda _: RUN_FILE.encode()),
-    "run.trec.gz": (run, lambda _: gzip.compress(RUN_FILE.encode())),
-    "run.jsonl": (run, lambda _: KILT_RUN.encode()),
     "run.parquet": (run, lambda folder: parquet(run_table(), folder)),
     "of several.parquet": (
         lambda path, diagnostics: load_run("b", path, diagnostics),
         lambda folder: parquet(run_table().with_columns(run_id=pl.Series(["a", "b", "b"])), folder),
     ),
-    "passages.jsonl": (load_passages, lambda _: PASSAGES_FILE.encode()),
     "passages.jsonl.gz": (some, lambda _: gzip.compress(PASSAGES_FILE.encode())),
     "passages.parquet": (load_passages, lambda folder: parquet(passage_table(), folder)),
     "some passages \u00fc.parquet": (some, lambda folder: parquet(passage_table(), folder)),
@@ -141,7 +134,6 @@ KINDS: dict[str, tuple[Callable[[str, Diagnostics], object], Callable[[pathlib.P
     # what is wrong is told in the same words
     "wrong.trec": (run, lambda _: b"q1 Q0 d1 1 x y\nq1\n\xff\n"),
     "cut.trec.gz": (run, lambda _: gzip.compress(RUN_FILE.encode())[:-12]),
-    "other.parquet": (load_passages, lambda folder: parquet(run_table(), folder)),
     "twice.parquet": (
         load_passages,
         lambda folder: parquet(pl.concat([passage_table(), passage_table()]), folder),

@@ -59,11 +59,6 @@ def perfect(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return job(tmp_path_factory.mktemp("perfect"), reader_queries=NUM_READ, auxiliary=CONTAINS)
 
 
-@pytest.fixture(scope="module")
-def useless(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return job(tmp_path_factory.mktemp("useless"), USELESS, reader_queries=NUM_READ, auxiliary=CONTAINS)
-
-
 def by_reader(tiny: Tiny, schema: object = MEANS) -> pl.DataFrame:
     """Rows about what the reader was asked, without the references."""
     rows = table(tiny, schema).filter(pl.col("annotator") != CONTAINS)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from report_texts import (
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.analyses.parts.formats import compact_text_of, number, rows_of_text, text_of, with_interval
+from erag_ray.analyses.parts.formats import compact_text_of, rows_of_text, text_of
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.report.console import open_console, print_report, show
@@ -101,13 +101,6 @@ def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
     text = text_of_all(made_up())
     assert "2 runs" in text
     assert "p = " not in text
-
-
-def test_numbers() -> None:
-    assert number(0.12345) == "0.123"
-    assert number(None) == number(float("nan")) == "-"
-    assert with_interval(0.5, None, None) == "0.500"
-    assert with_interval(0.5, 0.25, 0.75) == "0.500 [0.250, 0.750]"
 
 
 # --- names that bite ---
@@ -368,20 +361,6 @@ def test_the_text_of_a_value() -> None:
     ):
         column = Column("c", form)
         assert (text_of(value, column), compact_text_of(value, column)) == (wide, narrow)
-
-
-def test_why_a_value_is_missing_is_with_the_value() -> None:
-    constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
-    made = made_up(utility=constant)
-    reasons = {
-        value.reason
-        for one in tables_of(made_report(made))
-        if one.name.startswith(("correlations", "agreement"))
-        for row in one.rows
-        for value in row
-        if value.value is None
-    }
-    assert reasons == set(made[CORRELATIONS].filter(over="queries")["reason"].drop_nulls())
 
 
 def test_names_of_parts_are_safe_and_differ() -> None:

@@ -26,7 +26,7 @@ from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.shapes import tables_of
-from erag_ray.config.report import ReportConfig, ReportKeys
+from erag_ray.config.report import ReportConfig
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
@@ -238,14 +238,6 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_keys_of_the_page_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"depth must be at least 1, got 0"):
-        ReportKeys(depth=0)
-    done = run_job("--out", "x", "--report.texts", "some")
-    assert done.returncode == 2
-    assert "report.texts" in done.stderr
-
-
 # --- odd results ---
 
 
@@ -253,27 +245,6 @@ def all_forms(results: Results) -> tuple[str, str]:
     """The console with all tables, and the Markdown."""
     made = build_report(results)
     return printed(made, 80, verbose=True), markdown(made)
-
-
-def test_one_question() -> None:
-    columns = {("r", "A", 2): [1.0], ("r", "B", 2): [0.0]}
-    shown, text = all_forms(results_of(measured(columns), used(columns), numbered(1)))
-    assert "(1 query)" in shown
-    assert "not settled with 1 question; about 5 would be needed for this difference" in text
-    assert "nan" not in (shown + text).lower()
-
-
-def test_no_run_with_any_useful_document() -> None:
-    columns = {("r", name, 2): [0.0] * 6 for name in "AB"}
-    results = results_of(measured(columns), used(columns), numbered(6))
-    shown, text = all_forms(results)
-    assert "no run helps this reader: it never scores above 0 with 2 documents" in text
-    made = tables_of(build_report(results))
-    (row,) = next(one.rows for one in made if one.name.startswith("agreement"))
-    assert [value.reason for value in row[3:]] == [
-        "constant: every label measure is 0.0; constant: every utility is 0.0"
-    ] * 2
-    assert "both runs score 0 for every query" in " ".join(shown.split())
 
 
 def with_runs(results: Results, names: list[str]) -> Results:

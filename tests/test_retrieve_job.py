@@ -334,14 +334,6 @@ def test_a_retriever_from_outside(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -
         retrieve(config_of(tiny, retrievers={"x": RetrieverConfig(kind="os:path")}))
 
 
-def test_ties_of_repeated_passages_go_by_document_id_in_every_run(repeated: Tiny, encoder: str) -> None:
-    for name, run in lists_by(repeated, "whole", encoder).items():
-        if name != "random":
-            ordered = run.sort("query_id", "score", "doc_id", descending=[False, True, True])
-            assert run["doc_id"].to_list() == ordered["doc_id"].to_list()
-            assert run["score"].n_unique() <= run.height / 2
-
-
 def test_what_was_stopped_goes_on_with_the_parts_that_are_there(
     tiny: Tiny, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

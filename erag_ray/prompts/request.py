@@ -130,12 +130,6 @@ class Request(NamedTuple):
             passages = (Passage("", passage.text) for passage in passages)
         return cls(form, question, tuple(passages), tuple(answers))
 
-    @property
-    def key(self) -> tuple[int, int]:
-        """Return two 64-bit hashes: of form, question and answers, and of the passages in their order."""
-        hashes = b"".join(text_hash(*passage) for passage in self.passages)
-        return question_key(self.form, self.question, self.answers), xxhash.xxh3_64_intdigest(hashes)
-
 
 class Failure(NamedTuple):
     """The error of a request: its kind (one of `schemas.ERROR_KINDS`) and its message."""

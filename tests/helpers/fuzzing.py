@@ -11,7 +11,7 @@ import json
 import os
 import pathlib
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -32,10 +32,6 @@ def tried(num_examples: int) -> settings:
         max_examples=int(MANY) if MANY else num_examples,
         suppress_health_check=list(HealthCheck),
     )
-
-
-class Refused(Exception):
-    """What the oracle says of a file that must not be read without a message."""
 
 
 # --- values that do not belong where they stand ---
@@ -152,58 +148,6 @@ def damaged(draw: st.DrawFn, data: bytes) -> bytes:
 # --- what holds for every reader ---
 
 
-def text_lines(data: bytes) -> list[str]:
-    """The lines of a text file that are not blank, read in the plainest way; an exception where it is none."""
-    if data.startswith(b"\x1f\x8b"):
-        data = gzip.decompress(data)
-    lines = [line.decode() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
-    return [line for line in lines if line.strip()]
-
-
-def objects(data: bytes) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file; an exception where a line is none."""
-    found = [whole(json.loads(line)) for line in text_lines(data)]
-    need(all(isinstance(one, dict) for one in found))
-    return found
-
-
-def whole(value: Any) -> Any:
-    """A JSON value all of whose strings are text."""
-    json.dumps(value, ensure_ascii=False).encode()
-    return value
-
-
-def need(condition: object) -> None:
-    """The file must be refused unless this holds."""
-    if not condition:
-        raise Refused
-
-
-def one_id(value: Any) -> str:
-    """An id as text: a string that is not blank or a whole number, also one written as 7.0."""
-    if isinstance(value, float) and abs(value) < 2**53 and int(value) == value:
-        return str(int(value))
-    need(isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip())
-    return str(value)
-
-
-def text_or_nothing(value: Any) -> str:
-    need(value is None or isinstance(value, str))
-    return value or ""
-
-
-def list_of_objects(value: Any) -> list[dict[str, Any]]:
-    """A list of objects; whatever is empty counts as none."""
-    if value is None or value in ("", {}):
-        return []
-    need(isinstance(value, list) and all(isinstance(one, dict) for one in value))
-    return list(value)
-
-
-def distinct(values: Sequence[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))
-
-
 def is_clean(text: str) -> bool:
     """Whether nothing in a line of text can steer a terminal, break the line or fail to be written."""
     return not any(unicodedata.category(mark) in ("Cc", "Cs", "Zl", "Zp") for mark in text)
@@ -216,17 +160,3 @@ def check_messages(diagnostics: Diagnostics, *paths: pathlib.Path) -> None:
         assert len(line) < 3000, len(line)
     for problem in diagnostics.errors:
         assert problem.startswith("... and ") or any(str(path) in problem for path in paths), problem
-
-
-def check_outcome(
-    diagnostics: Diagnostics, found: Any, oracle: Callable[[], Any], *paths: pathlib.Path
-) -> None:
-    """Either there is a problem, and it names its place, or the oracle reads the same."""
-    check_messages(diagnostics, *paths)
-    if diagnostics.errors:
-        return
-    try:
-        wanted = oracle()
-    except Exception as error:
-        raise AssertionError(f"read without a problem, but it is none: {error!r}: {found}") from error
-    assert found == wanted

@@ -121,7 +121,6 @@ def test_a_file_that_is_missing_or_not_text_is_an_error(
         ("runs:\n  bm25:\n", "2: runs.bm25 has no value; give one, or leave the key out"),
         ("out: a\nreader:\n  - kind: echo\n", "2: reader: expected keys (kind, model, options, ...), got a list"),
         # values of a wrong type
-        ("out: a\ndepth: two\n", "2: depth: expected a whole number, got two"),
         ("out: a\nreader:\n  dtype: int3\n", "3: reader.dtype: expected one of float32, tf32, bfloat16, float16, "
          "int8, got int3. Did you mean int8?"),
         ("out: a\nnum_queries: x\n", "2: num_queries: expected a whole number or null, got x"),
@@ -142,7 +141,8 @@ def test_a_file_that_is_missing_or_not_text_is_an_error(
         ("confidence: .nan\n", "1: confidence: expected a number, got .nan"),
         ("reader: {prompt: poem}\n", "1: reader.prompt must be one of chat, plain, question_first, t5, a YAML file "
          "(.yaml, .yml), or keys, got poem"),
-        ("out: a\ndepth: 0\n", "2: depth must be at least 1, got 0"),
+        ("reader:\n  prompt:\n    template: '{passages}'\n", "3: reader.prompt.template must contain {question}"),
+        ("reader:\n  prompt:\n    passage: '{text}'\n", "2: reader.prompt must have the key template"),
         ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must be at most 2, got 9"),
         ("depth: 3\ncutoffs: [1]\nend_to_end_depths: [1, 4]\n", "3: end_to_end_depths: 4 is not within 1..depth=3"),
         ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must be at most 1, got 7"),

@@ -240,23 +240,8 @@ def test_a_value_beyond_a_bound_is_refused_and_one_within_is_not(kind: type) -> 
 
 
 NAMES = [
-    "no",
-    "on",
-    "yes",
-    "off",
-    "y",
-    "1",
-    "1.1",
-    "0x1",
-    "1e3",
-    "null",
-    "~",
-    "true",
-    "2024-01-01",
-    "12:30",
-    ".nan",
-    "=",
-]
+    "no", "on", "yes", "off", "y", "1", "1.1", "0x1", "1e3", "null", "~", "true", "2024-01-01", "12:30", ".nan", "=",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

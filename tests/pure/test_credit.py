@@ -174,11 +174,6 @@ def worth(doc: str) -> float:
     return int(doc[1:]) / 76
 
 
-def test_lists_without_documents_have_no_credits() -> None:
-    lists = credit_lists(ranked_of({("a", "q"): []}), list(NAMES), 32, 0)
-    assert credits_of(lists, scored(lists, lambda _: 1.0)).is_empty()
-
-
 def test_orders_are_what_they_are_called() -> None:
     ranked = ranked_of(
         {("a", "q1"): ["x", "y", "z", "w"], ("a", "q2"): [], ("b", "q1"): ["x", "w", "z", "y"]}
@@ -211,34 +206,14 @@ def questions(count: int) -> pl.DataFrame:
     return queries(*((f"q{index:02}", "nq", "exact_match") for index in range(count)))
 
 
-Documents = list[tuple[str, str, float | None, float | None]]
-"""query, document, label and credit."""
-
-
-def tables_of(rows: Documents) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """CREDITS of one run and LABELS by eRAG."""
-    credits = [("r", "s", "a", q, 3, "marginal", d, 1, credit, 0.0) for q, d, _, credit in rows]
-    labels = [("r", "s", "erag", q, d, label) for q, d, label, _ in rows]
-    return framed(credits, CREDITS), framed(labels, LABELS)
-
-
 graded = st.sampled_from([None, 0.0, 0.5, 1.0])
-documents = st.lists(
-    st.tuples(st.integers(0, 4), graded, st.sampled_from([None, -0.5, 0.0, 0.5, 1.0])),
-    min_size=1,
-    max_size=14,
-).map(
-    lambda rows: [
-        (f"q{query:02}", f"d{number}", label, credit) for number, (query, label, credit) in enumerate(rows)
-    ]
-)
 
 
 def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:
-    credits, labels = tables_of([("q00", "d0", 1.0, 1.0)])
-    others = [("", "", "provenance", "q00", "d0", 1.0), ("r", "", "gold_likelihood", "q00", "d0", 0.3)]
-    labelled = labelled_credits(credits, pl.concat([labels, framed(others, LABELS)]))
-    assert sorted(labelled["annotator"]) == ["erag", "gold_likelihood", "provenance"]
+    credits = framed([("r", "s", "a", "q00", 3, "marginal", "d0", 1, 1.0, 0.0)], CREDITS)
+    by_annotator = [("r", "s", "erag"), ("", "", "provenance"), ("r", "", "gold_likelihood")]
+    labels = framed([(*names, "q00", "d0", 1.0) for names in by_annotator], LABELS)
+    assert sorted(labelled_credits(credits, labels)["annotator"]) == ["erag", "gold_likelihood", "provenance"]
 
 
 @settings(max_examples=30)

@@ -161,10 +161,3 @@ def test_parquet_ids_may_be_numbers_but_text_may_not(tmp_path: pathlib.Path) -> 
     assert load_passages(path, Diagnostics()).rows() == [("4", "1", "", "a"), ("5", None, "", "b")]
     good.with_columns(text=pl.lit(0.5)).write_parquet(path)
     assert problem_of(path) == f"{path}: column 'text' holds Float64; it must hold strings"
-
-
-def test_truncated_parquet(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "corpus.parquet"
-    pl.DataFrame(ROWS).write_parquet(path)
-    path.write_bytes(path.read_bytes()[:-10])
-    assert problem_of(path).startswith(f"{path}: cannot be read: ")

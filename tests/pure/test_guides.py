@@ -17,6 +17,7 @@ from erag_ray.analyses.every import all_tables
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.config.job import JobConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS
+from erag_ray.extras.readers.agreement import READER_AGREEMENTS, READER_INTERACTIONS
 from erag_ray.extras.sequential_test.stage import INTERIM_ANALYSES
 from erag_ray.extras.train.data.examples import EXAMPLES
 from erag_ray.retrieve import RETRIEVERS
@@ -122,7 +123,10 @@ def words_of(name: str, title: str, column: int = 0) -> set[str]:
 
 
 def test_the_map_lists_every_table() -> None:
-    of_jobs = {schema.name for schema in (DUAL_LABELS, EXAMPLES, INTERIM_ANALYSES)}
+    of_jobs = {
+        schema.name
+        for schema in (DUAL_LABELS, EXAMPLES, INTERIM_ANALYSES, READER_AGREEMENTS, READER_INTERACTIONS)
+    }
     assert words_of("erag_ray/README.md", "Tables") == set(all_tables()) | of_jobs
 
 

@@ -186,13 +186,6 @@ def test_ipa_shares_what_the_question_leaves(t5: str) -> None:
     assert prompt.num_truncated_passage_tokens == 152 - 25
 
 
-def test_ipa_never_cuts_the_question(t5: str) -> None:
-    model, form = unloaded("ipa", t5), models.form_for("ipa", max_prompt_tokens=40)
-    prompt = rendered(model, form, " ".join(["river"] * 60), Passage("", "hills sea"))
-    assert prompt.num_tokens == 60 + 2  # "question:" and the end; nothing of the passage
-    assert (prompt.num_truncated_question_tokens, prompt.num_truncated_passage_tokens) == (0, 2)
-
-
 @pytest.mark.parametrize("prompt", ["plain", "chat"])
 def test_causal_keeps_within_the_context_of_its_model(llama: str, prompt: str) -> None:
     model, form = unloaded("causal", llama), models.form_for("causal", prompt=prompt)

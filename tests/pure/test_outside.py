@@ -8,7 +8,6 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 import models
-import polars as pl
 import pytest
 from outside_kind import ABSTENTION
 from tiny import Tiny, compare, table
@@ -169,18 +168,6 @@ def test_log_probabilities_are_checked(logprobs: tuple[float, ...], message: str
         list(run_checked(model, requests_to(form, "wrong")))
 
 
-def test_responses_may_come_in_any_order() -> None:
-    class Backwards(Wrong):
-        def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
-            for place in reversed(range(len(requests))):
-                yield place, Response(text=requests[place].question)
-
-    model = Backwards(ReaderConfig(kind="test_outside:Backwards"))
-    asked = requests_to(models.form_for("echo"), "a", "b", "c")
-    found = dict(Isolation(model).run(asked))
-    assert [found[place].text for place in range(3)] == ["a", "b", "c"]
-
-
 def test_a_kind_that_raises_is_named(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,21 +188,6 @@ def test_a_kind_that_raises_is_named(
     assert problems[0].startswith(
         "kind abstention: build: AttributeError: 'Case' object has no attribute 'nothing'"
     )
-
-
-def test_requests_differ_by_what_is_asked_and_not_by_who_asks() -> None:
-    form = models.form_for("causal")
-    one = Request(form, "Who?", (Passage("A", "b"),))
-    assert one.key == Request(models.form_for("causal"), "Who?", (Passage("A", "b"),)).key
-    others = [
-        Request(models.form_for("causal", GOLD_LIKELIHOOD), "Who?", (Passage("A", "b"),)),
-        Request(models.form_for("causal", max_new_tokens=3), "Who?", (Passage("A", "b"),)),
-        Request(form, "Who?", (Passage("A", "c"),)),
-        Request(form, "When?", (Passage("A", "b"),)),
-        Request(form, "Who?", (Passage("A", "b"),), ("an answer",)),
-    ]
-    assert len({request.key for request in [one, *others]}) == 6
-    assert isinstance(pl.Series([one.key[0]], dtype=pl.UInt64)[0], int)
 
 
 def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: None) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-import runpy
 
 import models
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import Tiny, compare, job_command, table, work_of
+from tiny import Tiny, compare, table, work_of
 
 from erag_ray.config.prompt import ExampleConfig, PromptConfig, read_prompt
 from erag_ray.config.reader import ReaderConfig
@@ -23,7 +22,6 @@ from erag_ray.prompts.request import Passage, Request
 from erag_ray.store.schemas import LABELS, UTILITY
 from erag_ray.support.errors import InputError
 
-ROOT = pathlib.Path(__file__).parents[2]
 PASSAGES = (Passage("Marn", "A bridge."), Passage("", "A river."))
 FILE = """\
 system: Answer in a word.
@@ -232,25 +230,3 @@ def test_an_unknown_name_is_one_message() -> None:
     known = re.escape("one of chat, plain, question_first, t5, a YAML file (.yaml, .yml), or keys, got chatt")
     with pytest.raises(ValueError, match=f"prompt must be {known}"):
         ReaderConfig(kind="echo", prompt="chatt")
-
-
-FILLED = '    template: "{passages} {question}"'
-IN_A_CONFIG = {
-    '    template: "{passages}"': ":4: reader.prompt.template must contain {question}",
-    f"{FILLED}\n    chat: fasle": ":5: reader.prompt.chat: expected true or false, got fasle",
-    f"{FILLED}\n    chatt: no": ":5: unknown key reader.prompt.chatt. Did you mean reader.prompt.chat?",
-    "    passage: '{text}'": ":3: reader.prompt must have the key template",
-}
-
-
-@pytest.mark.parametrize("keys", IN_A_CONFIG)
-def test_a_wrong_prompt_in_a_config_is_named_with_its_line(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keys: str
-) -> None:
-    _, job, _, config = job_command(tiny.config, tiny.folder)
-    file = tiny.folder / "job.yaml"
-    file.write_text(f"config: {config}\nreader:\n  prompt:\n{keys}\n")
-    monkeypatch.setattr("sys.argv", [job, "--config", str(file)])
-    with pytest.raises(SystemExit, match="2"):
-        runpy.run_path(str(ROOT / job), run_name="__main__")
-    assert f"{file}{IN_A_CONFIG[keys]}" in capsys.readouterr().err

@@ -243,13 +243,6 @@ def test_lengths_are_counted_in_bytes() -> None:
     assert text_hash("a\0b") != text_hash("a", "b")
 
 
-def test_the_order_counts_for_models_that_see_it() -> None:
-    assert key_of(["d1", "d2"], ORDERED) != key_of(["d2", "d1"], ORDERED)
-    assert key_of(["d1", "d2"], UNORDERED) == key_of(["d2", "d1"], UNORDERED)
-    # a list of one is the same to both
-    assert key_of(["d1"], ORDERED) == key_of(["d1"], UNORDERED)
-
-
 PASSAGES = st.lists(st.tuples(st.text("ab", max_size=2), st.text("ab", max_size=2)), max_size=4)
 
 

@@ -33,17 +33,6 @@ def texts(found: list[Piece], kind: str) -> list[str]:
     return [piece.text for piece in found if piece.kind == kind]
 
 
-def test_fid_shows_question_title_and_context() -> None:
-    assert pieces(T5, QUESTION, [BRIDGE]) == [
-        Piece("template", "question:"),
-        Piece("question", " Who built it?"),
-        Piece("template", " title:"),
-        Piece("passage", " Marn"),
-        Piece("template", " context:"),
-        Piece("passage", " A bridge."),
-    ]
-
-
 FEW = "answer the question with a few words.\n\n"
 EXAMPLE = "Question: Who designed the lighthouse at Skerry Point?\nAnswer (a few words): Orla Brandvik\n\n"
 LIGHTHOUSE = (

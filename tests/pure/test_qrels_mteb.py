@@ -8,8 +8,6 @@ import pathlib
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from erag_ray.data.datasets.qrels import ADVICE, NAMES, read_qrels
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -86,26 +84,3 @@ def test_bad_parquet_is_one_error(tmp_path: pathlib.Path) -> None:
     assert "cannot be read" in error
     pl.DataFrame({"query-id": ["q", None], "corpus-id": ["d", "e"], "score": [1, 1]}).write_parquet(file)
     assert read(file) == ({"q": ("d",)}, (f"{file}:2: query-id is None; it must be an id",))
-
-
-WORDS = st.text(st.sampled_from("ab1 é"), min_size=1, max_size=3).filter(str.strip)
-
-
-@given(st.dictionaries(st.tuples(WORDS, WORDS), st.integers(-1, 3), max_size=12))
-def test_json_lines_and_parquet_agree_with_a_plain_loop(
-    tmp_path_factory: pytest.TempPathFactory, grades: dict[tuple[str, str], int]
-) -> None:
-    folder = tmp_path_factory.mktemp("qrels")
-    rows = [(*pair, grade) for pair, grade in grades.items()]
-    schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int64}
-    (folder / "a.jsonl").write_text(lines(rows))
-    pl.DataFrame(rows, schema=schema, orient="row").write_parquet(folder / "a.parquet")
-    expected: dict[str, list[tuple[int, str]]] = {}
-    for query, document, grade in rows:
-        expected.setdefault(query, []).extend([(-grade, document)] if grade > 0 else [])
-    for name in ("a.jsonl", "a.parquet"):
-        found, errors = read(folder / name)
-        assert not errors
-        assert {query: sorted(documents) for query, documents in found.items()} == {
-            query: sorted(document for _, document in pairs) for query, pairs in expected.items()
-        }

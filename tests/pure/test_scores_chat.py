@@ -15,7 +15,6 @@ import regex
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from erag_ray.data.datasets.tasks import DATASETS, TASKS
 from erag_ray.measures.scores import (
     COMPARISONS,
     SCORES,
@@ -109,11 +108,6 @@ def test_forms_are_idempotent_tokens_between_single_spaces(text: str, language: 
     assert not any(unicodedata.category(character)[0] in "PS" for character in form)
 
 
-def test_unknown_languages_have_no_form() -> None:
-    with pytest.raises(ValueError, match=r"unknown language 'kr'; known \(ISO 639-1\): ar, bg, "):
-        form_of("kr")
-
-
 # --- match ---
 
 
@@ -184,23 +178,8 @@ def naive_match(output: list[str], gold: list[str]) -> bool:
 
 
 PIECES = [
-    *[
-        "Paris",
-        "the",
-        "a",
-        "US",
-        "us",
-        "house",
-        "서울",
-        "이다",
-        "2015",
-        "년",
-        "北京",
-        "東",
-        "ビール",
-        "Straße",
-        "é",
-    ],
+    *("Paris", "the", "a", "US", "us", "house", "2015", "Straße", "é"),
+    *("서울", "이다", "년", "北京", "東", "ビール"),
     *(" ", " ", " ", ".", ",", "—", "–", "“", "”", "’", "'", "-", "**", "、", "\n"),
 ]
 pieces = st.lists(st.sampled_from(PIECES), max_size=10).map("".join)
@@ -354,10 +333,6 @@ def test_an_output_can_abstain_and_match() -> None:
     assert abstained(output, ["Paris"]) == match(output, ["Paris"]) == 1.0
 
 
-def test_no_dataset_is_scored_by_abstention() -> None:
-    assert "abstained" not in {dataset.score for dataset in (*DATASETS.values(), *TASKS.values())}
-
-
 # --- names ---
 
 
@@ -375,7 +350,7 @@ def test_a_score_in_a_language_is_named_so() -> None:
 
 
 def test_a_language_that_there_is_not_is_named() -> None:
-    with pytest.raises(ValueError, match=r"score 'match:kr': unknown language 'kr'"):
+    with pytest.raises(ValueError, match=r"score 'match:kr': unknown language 'kr'; known .*: ar, bg, "):
         score_named("match:kr")
 
 
@@ -392,8 +367,3 @@ def test_a_gold_of_articles_is_usable_where_these_are_words() -> None:
 def test_a_gold_that_is_only_a_sign_matches_no_word_and_no_other_sign(name: str, sign: str) -> None:
     outputs = ["No, it is a x.", "5 × 3 * 2.", "The", "?", "~"]
     assert score_outputs(outputs, [[sign]] * len(outputs), score_named(name)) == [0.0] * len(outputs)
-
-
-def test_char_f1_in_english() -> None:
-    # "ab" against "bc", since "a" is an article: p = r = 1/2
-    assert SCORES["char_f1"].function("The a-b", ["a b c"]) == 0.5

@@ -491,31 +491,20 @@ def killed_append(store: ResponseStore, number: int, job: str) -> None:
         store.append(responses(number), job)
 
 
-def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(renaming: str) -> None:
-    store = ResponseStore(renaming, "echo")
-    store.append(responses(1), "job-1")
-    killed_append(store, 2, "job-2")
-    assert known(store) == {1}
-    assert store.lookup(keys(2))[0].height == 0
-    assert len(store.folder.names("_unfinished")) == 1
-    (line,) = store.repair()
-    assert line.startswith("removed the unfinished file job-2-")
-    assert store.folder.names("_unfinished") == []
-    assert known(store) == {1}
-    assert store.repair() == []
-
-
 @pytest.mark.parametrize("job", ["20260101T000000-0a1b2c3d", "job", "a-job-of-many-parts"])
-def test_the_unfinished_files_of_a_living_job_stay(renaming: str, job: str) -> None:
+def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(renaming: str, job: str) -> None:
     store = ResponseStore(renaming, "echo")
     killed_append(store, 1, job)
     killed_append(store, 2, "another")
+    assert store.lookup(keys(1, 2))[0].height == 0
     with Lease(Folder(f"{renaming}/responses/echo"), job):
         (line,) = store.repair()
         assert line.startswith("removed the unfinished file another-")
         (left,) = store.folder.names("_unfinished")
         assert left.startswith(f"{job}-")
     assert len(store.repair()) == 1
+    assert store.folder.names("_unfinished") == []
+    assert known(store) == set()
 
 
 def test_a_lease_ends_with_its_job(root: str) -> None:

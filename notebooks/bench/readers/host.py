@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 import transformers
+import xxhash
 
 from bench.config import BenchmarkConfig
 from bench.synthetic_texts import NUM_WORDS, words_of
@@ -34,7 +35,7 @@ from erag_ray.models.t5.encoder_cache import EncoderStates, Padded
 from erag_ray.models.t5.engine import GPU_MULTIPLE, GPU_PASS, Engine
 from erag_ray.models.t5.model import T5Model
 from erag_ray.prompts.prompt import T5
-from erag_ray.prompts.request import Form, Passage, Request, Response
+from erag_ray.prompts.request import Form, Request, Response, question_key, text_hash
 from erag_ray.store.schemas import PENDING
 
 FORM = Form(method="generate", prompt=T5, max_new_tokens=8)
@@ -294,6 +295,6 @@ def pairs(count: int, seed: int) -> pa.Table:
 
 
 def _pending(question: str, text: str) -> Row:
-    request = Request(FORM, question, (Passage("", text),))
-    keys = dict(zip(("question_key", "passages_key"), request.key, strict=True))
+    passages = xxhash.xxh3_64_intdigest(text_hash("", text))
+    keys = {"question_key": question_key(FORM, question, ()), "passages_key": passages}
     return {**keys, "form": 0, "question": question, "titles": [""], "texts": [text], "answers": []}
