@@ -69,7 +69,7 @@ def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: boo
 
     As a bar on a terminal, else as a line every `TRAINING_LINE_SECONDS`.
     """
-    num_said = len(_messages(out))
+    num_shown = len(_messages(out))
     is_terminal = sys.stderr.isatty()
     console = rich.console.Console(stderr=True)
     columns = ("training", rich.progress.BarColumn(), "{task.description}")
@@ -79,9 +79,9 @@ def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: boo
         while not ended:
             ended = closing.wait(1.0)
             messages = _messages(out)
-            for line in messages[num_said:]:
+            for line in messages[num_shown:]:
                 bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            num_said = len(messages)
+            num_shown = len(messages)
             rows = read_log(out / LOG)
             if not rows:
                 continue

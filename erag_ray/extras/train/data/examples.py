@@ -13,7 +13,7 @@ from erag_ray.config.keys.values import paths_of
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
 from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.data.datasets.tasks import Dataset
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import CORPUS_COLUMNS
 from erag_ray.data.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS
 from erag_ray.data.runs.load import load_run
@@ -229,10 +229,8 @@ def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
         .unique(maintain_order=True)
         .filter(pl.col("query_id").is_duplicated())
     )
-    texts = [
-        f"{path}: query {query!r} also has a list in another run file" for path, query in repeated.iter_rows()
-    ]
-    diagnostics.error("questions in several run files", *texts[:NUM_NAMED], count=len(texts))
+    text = "{run_id}: query {query_id!r} also has a list in another run file"
+    diagnostics.error_rows("questions in several run files", repeated, text)
     return entries
 
 
@@ -268,13 +266,11 @@ def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diag
     num_passages = pl.col("passages").list.len()
     if not depth or diagnostics.num_errors:
         return
-    empty = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))["query_id"]
-    if len(empty) and name == "train":
+    if name == "train":
+        empty = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))
         reason = "neither a list in a run file nor a gold passage" if num_gold else "no list in a run file"
-        texts = [
-            f"{name}: query {query_id!r} has no passages: {reason}" for query_id in empty.head(NUM_NAMED)
-        ]
-        diagnostics.error("training questions without passages", *texts, count=len(empty))
+        text = f"train: query {{query_id!r}} has no passages: {reason}"
+        diagnostics.error_rows("training questions without passages", empty, text)
     short = frame.filter((num_passages > 0) & (num_passages < depth)).height
     if short:
         diagnostics.warning(f"{name}: lists of fewer than {depth} passages", count=short)
