@@ -8,11 +8,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from erag_ray.config.keys.values import paths_of
 from erag_ray.config.reader import output_settings
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
-from erag_ray.extras.train.data.examples import NAMES, Examples, file_stamps, open_examples, prepare_examples
+from erag_ray.extras.train.data.examples import NAMES, Examples, open_examples, prepare_examples
 from erag_ray.inputs.settings import check_reader_names
+from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import find_model
 from erag_ray.store.tables import TableStore, whole_manifest
@@ -76,7 +78,8 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     for key in (*FREE_KEYS, *parts):
         del values[key]
     values |= {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
-    values |= {f"files of {name}": file_stamps(getattr(config, name)) for name in NAMES}
+    for name in NAMES:
+        values[f"files of {name}"] = {path: file_stamp(path) for _, path in paths_of(getattr(config, name))}
     if not config.scratch:
         model = find_model(config.reader.model, key="reader.model", revision=config.reader.model_revision)
         values["weights of reader.model"] = model.digests()

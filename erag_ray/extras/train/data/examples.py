@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.config.keys.values import paths_of
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
 from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.data.datasets.tasks import Dataset
@@ -23,7 +22,6 @@ from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.inputs.tables import check_inputs, gold_lists, resolve_gold
 from erag_ray.measures.scores import JUDGED, score_named
 from erag_ray.prompts.kinds.no_response import ABSTAINS
-from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.schemas import CORPUS, table_schema
@@ -82,11 +80,6 @@ def open_examples(config: TrainConfig, name: str) -> Examples:
         datasets={key: Dataset(**properties) for key, properties in manifest["datasets"].items()},
         notes=manifest["notes"],
     )
-
-
-def file_stamps(config: ExamplesConfig) -> dict[str, str]:
-    """Return file -> stamp (size and time)."""
-    return {path: file_stamp(path) for _, path in paths_of(config)}
 
 
 def _folder(config: TrainConfig, name: str) -> pathlib.Path:
