@@ -293,6 +293,18 @@ def test_what_concerns_speed_alone_may_change(tmp_path: pathlib.Path) -> None:
     check_same(dataclasses.replace(config, micro_batch_tokens=7, num_workers=2, save_steps=1))
 
 
+def test_examples_are_read_again_only_if_they_are_damaged(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path)
+    prepare(config)
+    file = pathlib.Path(config.out, "data", "train", "examples.arrow")
+    content, written = file.read_bytes(), file.stat().st_mtime_ns
+    prepare(config)
+    assert file.stat().st_mtime_ns == written
+    file.write_bytes(content[:100])
+    prepare(config)
+    assert file.read_bytes() == content
+
+
 def test_a_changed_training_file_is_noticed(tmp_path: pathlib.Path) -> None:
     config = tiny_training(tmp_path)
     prepare(config)

@@ -12,7 +12,7 @@ from erag_ray.config.keys.values import paths_of
 from erag_ray.config.reader import output_settings
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
-from erag_ray.extras.train.data.examples import NAMES, Examples, open_examples, prepare_examples
+from erag_ray.extras.train.data.examples import NAMES, Examples, prepare_examples, reopen_examples
 from erag_ray.inputs.settings import check_reader_names
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
@@ -134,17 +134,15 @@ def check(config: TrainConfig) -> None:
 
 
 def prepare(config: TrainConfig) -> dict[str, Examples]:
-    """Prepare the examples and the model to start from, unless `check_same` knows them; return the examples.
+    """Prepare the examples, unless an earlier start has, and the model to start from; return the examples.
 
     Raises:
         InputError: all errors in both. Where the examples have errors, only the names of the reader are checked.
     """
-    folder = Folder(config.out)
-    is_prepared = folder.exists(SETTINGS) and folder.exists("data")
     try:
-        examples = (
-            {name: open_examples(config, name) for name in NAMES} if is_prepared else prepare_examples(config)
-        )
+        # that its settings and files are these, `check_same` has checked
+        examples = reopen_examples(config) if Folder(config.out).exists(SETTINGS) else None
+        examples = examples or prepare_examples(config)
         problems = _check_copies(config, examples["train"])
     except InputError as error:
         problems = list(error.problems)

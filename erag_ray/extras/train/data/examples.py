@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from erag_ray.store.folder import Folder
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.schemas import CORPUS, table_schema
 from erag_ray.store.tables import TableStore, read_manifest
+from erag_ray.support.errors import InputError
 
 # passages and gold are row numbers of the examples' CORPUS, best first
 EXAMPLES = table_schema("examples", "query_id* dataset question answers score passages gold evidence")
@@ -68,6 +70,13 @@ def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
         }
         TableStore(str(folder)).write_manifest(content)
     return {name: open_examples(config, name) for name in NAMES}
+
+
+def reopen_examples(config: TrainConfig) -> dict[str, Examples] | None:
+    """Return the examples that an earlier start of this training has written; None if missing or damaged."""
+    with contextlib.suppress(OSError, InputError, pa.ArrowException):
+        return {name: open_examples(config, name) for name in NAMES}
+    return None
 
 
 def open_examples(config: TrainConfig, name: str) -> Examples:
