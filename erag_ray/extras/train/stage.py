@@ -141,8 +141,8 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     """
     try:
         # that its settings and files are these, `check_same` has checked
-        examples = reopen_examples(config) if Folder(config.out).exists(SETTINGS) else None
-        examples = examples or prepare_examples(config)
+        earlier = reopen_examples(config) if Folder(config.out).exists(SETTINGS) else None
+        examples = earlier or prepare_examples(config)
         problems = _check_copies(config, examples["train"])
     except InputError as error:
         problems = list(error.problems)
