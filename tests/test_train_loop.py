@@ -37,6 +37,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.train import loop
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, tokenised
+from erag_ray.extras.train.log import read_log
 from erag_ray.extras.train.stage import check_same, prepare
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output, PromptTokens
@@ -420,3 +421,10 @@ def test_the_log_is_a_table_with_dev_scores(tmp_path: pathlib.Path) -> None:
     assert [row.split(",")[1] for row in rows] == ["1"] * 4 + ["2"] * 6
     assert [row.split(",")[-1] != "" for row in rows] == [step in (5, 10) for step in range(1, 11)]
     assert json.loads(pathlib.Path(config.out, "training.json").read_text())["learning_rate"] == 3e-3
+
+
+def test_a_line_that_a_full_disk_cut_is_left_out_of_the_log(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log.csv"
+    lines = ["step,stage,loss,seconds,dev", "1,1,0.5,2.0,", "2,1,0.3,1,0.4,3.0,", "4,1,0.2,4.0,0.1", "5,1,0."]
+    log.write_text("\n".join(lines))
+    assert [row["step"] for row in read_log(log)] == ["1", "4"]

@@ -39,7 +39,7 @@ class TrainingLog:
 
     def add(self, values: Mapping[str, object]) -> None:
         """Append the line of a step; missing columns stay empty."""
-        # a full disk must not end a single worker: the next checkpoint ends all, and is resumed from without this line
+        # a full disk must not end a single worker: the next checkpoint fails for all, and resuming repeats this step
         with contextlib.suppress(OSError), open(self.out / LOG, "a") as file:
             file.write(self._lines([values]))
 
