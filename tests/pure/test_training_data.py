@@ -14,16 +14,17 @@ from made_up_folder import Size, write_folder
 
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.extras.label_export.load import LabelledJob, load_job
 from erag_ray.extras.label_export.rows import (
     COLUMNS,
     SPLITS,
+    LabelledJob,
     label_rows,
     question_form,
     split_of,
     training_rows,
     with_split,
 )
+from erag_ray.extras.label_export.stage import load_job
 from erag_ray.support.errors import InputError
 
 WORDS = st.sampled_from(["who", "Who", "WHO", "built", "it", "it ", " the", "ß", "SS", "?", "마른", ""])

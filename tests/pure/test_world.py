@@ -27,10 +27,9 @@ from erag_ray.extras.world.files import (
     page_record,
     write_world,
 )
-from erag_ray.extras.world.names import is_dev_name, surname
 from erag_ray.extras.world.pages import Page, make_pages, state
 from erag_ray.extras.world.tasks import TASKS, make_records
-from erag_ray.extras.world.words import RELATIONS
+from erag_ray.extras.world.words import RELATIONS, is_dev_name, surname
 
 SMALL = WorldConfig(num_passages=700, num_processes=1)
 MADE: dict[int, tuple[District, list[Page]]] = {}

@@ -9,8 +9,7 @@ import polars as pl
 import yaml
 
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.extras.label_export.load import LabelledJob
-from erag_ray.extras.label_export.rows import MEANING, SPLITS, TrainingData
+from erag_ray.extras.label_export.rows import MEANING, SPLITS, LabelledJob, TrainingData
 from erag_ray.store.tables import content_digest
 
 SIZES = {

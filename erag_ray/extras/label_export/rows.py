@@ -6,15 +6,15 @@ negative_n``, all texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 import xxhash
 
 from erag_ray.annotators import PAIR
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.extras.label_export.load import LabelledJob
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.support.errors import InputError
 
@@ -38,6 +38,27 @@ MEANING = {
 COLUMNS = tuple(MEANING)
 GAINS = ("gain", "gain_likelihood")
 """Annotators whose labels below 0 mean harm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledJob:
+    """Tables of a finished job, with the settings behind its labels.
+
+    Attributes:
+        queries, corpus, runs, labels, document_outputs: the tables of these names.
+        manifest: of LABELS.
+        languages: of the datasets, ISO 639-1.
+        threshold: labels of at least this count as useful.
+    """
+
+    queries: pl.DataFrame
+    corpus: pl.DataFrame
+    runs: pl.DataFrame
+    labels: pl.DataFrame
+    document_outputs: pl.DataFrame
+    manifest: Mapping[str, Any]
+    languages: tuple[str, ...]
+    threshold: float
 
 
 def best_ranks(runs: pl.DataFrame) -> pl.DataFrame:
@@ -78,14 +99,6 @@ def with_split(queries: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:
     """Add the column ``split`` to QUERIES."""
     splits = [split_of(question, config) for question in queries["question"]]
     return queries.with_columns(split=pl.Series(splits, dtype=pl.String))
-
-
-def shuffled(rows: pl.DataFrame, columns: Iterable[str], seed: int) -> pl.DataFrame:
-    """Order rows by a hash of the seed and some columns: the same order on any machine."""
-    keys = rows.select(columns).rows()
-    hashes = [xxhash.xxh3_64_intdigest(f"{seed}:{key!r}".encode()) for key in keys]
-    order = pl.Series("order", hashes, dtype=pl.UInt64)
-    return rows.with_columns(order).sort("order", *columns).drop("order")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +157,16 @@ def training_rows(job: LabelledJob, config: ExportConfig) -> TrainingData:
 
 def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
     """Return the judged documents of each question: anchor, passage, is_useful, is_negative, is_harmful, best_rank."""
-    labels = _labels_by(config.annotator, job, config).drop_nulls("label")
+    labels = job.labels.filter(annotator=config.annotator)
+    if labels.is_empty():
+        annotators = ", ".join(job.labels["annotator"].unique().sort())
+        text = f"{config.job} has no labels by {config.annotator}, but by {annotators}"
+        raise InputError([f"annotator: {text}. Choose one of these, or add it to the job's annotators"])
     harmful = _harmful(job, config).select(*PAIR, is_harmful=pl.lit(True))
     texts = job.corpus.select("doc_id", passage=SEARCHED["title_and_text"](job.corpus).str.strip_chars())
     joined = (
-        labels.select(*PAIR, "label")
+        labels.drop_nulls("label")
+        .select(*PAIR, "label")
         .join(job.queries.select("query_id", anchor="question"), on="query_id")
         .join(texts, on="doc_id")
         .join(best_ranks(job.runs), on=PAIR)
@@ -161,15 +179,6 @@ def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
         is_harmful=pl.col("is_harmful").any(),
         best_rank=pl.col("best_rank").min(),
     )
-
-
-def _labels_by(annotator: str, job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
-    labels = job.labels.filter(annotator=annotator)
-    if labels.is_empty():
-        names = ", ".join(job.labels["annotator"].unique().sort())
-        text = f"{config.job} has no labels by {annotator}, but by {names}"
-        raise InputError([f"annotator: {text}. Choose one of these, or add it to the job's annotators"])
-    return labels
 
 
 def _harmful(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
@@ -206,12 +215,14 @@ def _too_few(candidates: pl.DataFrame, config: ExportConfig) -> str:
 
 
 def _as_tuples(rows: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:
-    """Return the rows with a column for each negative and their split, shuffled."""
+    """Return the rows with a column for each negative and their split, in an order by the seed alone."""
     splits = pl.Series("split", [split_of(anchor, config) for anchor in rows["anchor"]], dtype=pl.String)
     negatives = [
         pl.col("passage").list.get(index).alias(f"negative_{index + 1}")
         for index in range(config.num_negatives)
     ]
-    return shuffled(
-        rows.select(splits, "anchor", "positive", *negatives), ["anchor", "positive"], config.seed
-    )
+    tuples = rows.select(splits, "anchor", "positive", *negatives)
+    # hashes, not a generator: the same order on any machine
+    keys = [f"{config.seed}:{key!r}".encode() for key in tuples.select("anchor", "positive").iter_rows()]
+    order = pl.Series("order", map(xxhash.xxh3_64_intdigest, keys), dtype=pl.UInt64)
+    return tuples.with_columns(order).sort("order", "anchor", "positive").drop("order")

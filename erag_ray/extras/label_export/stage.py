@@ -6,12 +6,21 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
+from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.extras.label_export.load import LabelledJob, load_job
-from erag_ray.extras.label_export.rows import SPLITS, TrainingData, label_rows, training_rows, with_split
+from erag_ray.extras.label_export.rows import (
+    SPLITS,
+    LabelledJob,
+    TrainingData,
+    label_rows,
+    training_rows,
+    with_split,
+)
 from erag_ray.store.folder import Folder
-from erag_ray.store.tables import MANIFEST
+from erag_ray.store.schemas import CORPUS, DOCUMENT_OUTPUTS, LABELS, QUERIES, RUNS
+from erag_ray.store.stages.stage import stale
+from erag_ray.store.tables import MANIFEST, TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say
 from erag_ray.support.ownership import UNFINISHED
@@ -20,6 +29,8 @@ from erag_ray.support.progress import stage_progress
 CARD = "README.md"
 LABELS_FOLDER, TRAINING_FOLDER = "labels", "training"
 ROWS_PER_FILE = 500_000
+NEEDED = (QUERIES, CORPUS, RUNS, LABELS, DOCUMENT_OUTPUTS)
+THRESHOLD = 0.5
 MARK = b"tags:\n- erag\n"
 """A line of every card of an export."""
 
@@ -51,6 +62,37 @@ def export(config: ExportConfig) -> TrainingData:
             folder.prune(*below)
     _tell(folder, job, training)
     return training
+
+
+def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
+    """Load a job from its ``out``, with a threshold of useful labels (None: the job's, else `THRESHOLD`).
+
+    Raises:
+        InputError: a table is missing, damaged, or was computed from other versions of its sources; or there are no
+            labels.
+    """
+    store = TableStore(folder)
+    if missing := [schema.name for schema in NEEDED if not store.is_sealed(schema)]:
+        text = f"{folder}: no sealed {', '.join(missing)}; run erag-ray compare or erag-ray annotate to the end first"
+        raise InputError([f"job: {text}"])
+    for schema in (LABELS, DOCUMENT_OUTPUTS):
+        if others := stale(store.manifest(schema), store):
+            text = f"{schema.name} were computed from an earlier version of {', '.join(others)}"
+            raise InputError([f"job: {folder}: {text}; run erag-ray compare or erag-ray annotate again"])
+    tables = {schema.name: store.read(schema) for schema in NEEDED}
+    if tables["labels"].is_empty():
+        raise InputError(
+            [f"job: {folder}: the table labels is empty. Run erag-ray compare with other annotators"]
+        )
+    if threshold is None and store.is_sealed(PER_QUERY):
+        threshold = store.manifest(PER_QUERY)["config"].get("threshold")
+    datasets = store.manifest(QUERIES)["config"].get("datasets", {})
+    return LabelledJob(
+        **tables,
+        manifest=store.manifest(LABELS),
+        languages=tuple(sorted({properties["language"] for properties in datasets.values()})),
+        threshold=THRESHOLD if threshold is None else threshold,
+    )
 
 
 def _check_out(folder: Folder) -> None:

@@ -102,8 +102,8 @@ def _read(folder: pathlib.Path) -> tuple[State, dict[str, Any]]:
 def written_whole(target: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yield a temporary folder for the files of ``target``, which appear there when all are written.
 
-    A new folder appears at once. Files of an earlier one are replaced one by one: after a kill in between, a training
-    writes them again, since no checkpoint has this step.
+    A new folder appears at once. Files of an earlier one are replaced one by one; after a kill in between, the training
+    that is resumed writes them again.
 
     Raises:
         JobError: something could not be written; earlier files are unchanged.

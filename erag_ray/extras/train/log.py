@@ -39,7 +39,7 @@ class TrainingLog:
 
     def add(self, values: Mapping[str, object]) -> None:
         """Append the line of a step; missing columns stay empty."""
-        # a full disk must not end a single worker: the next checkpoint ends all, and is resumed from without this line
+        # a full disk must not end a single worker: the next checkpoint fails for all, and resuming repeats this step
         with contextlib.suppress(OSError), open(self.out / LOG, "a") as file:
             file.write(self._lines([values]))
 
@@ -69,7 +69,7 @@ def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: boo
 
     As a bar on a terminal, else as a line every `TRAINING_LINE_SECONDS`.
     """
-    num_said = len(_messages(out))
+    num_shown = len(_messages(out))
     is_terminal = sys.stderr.isatty()
     console = rich.console.Console(stderr=True)
     columns = ("training", rich.progress.BarColumn(), "{task.description}")
@@ -79,9 +79,9 @@ def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: boo
         while not ended:
             ended = closing.wait(1.0)
             messages = _messages(out)
-            for line in messages[num_said:]:
+            for line in messages[num_shown:]:
                 bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            num_said = len(messages)
+            num_shown = len(messages)
             rows = read_log(out / LOG)
             if not rows:
                 continue

@@ -8,11 +8,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from erag_ray.config.keys.values import paths_of
 from erag_ray.config.reader import output_settings
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
-from erag_ray.extras.train.data.examples import NAMES, Examples, file_stamps, open_examples, prepare_examples
+from erag_ray.extras.train.data.examples import NAMES, Examples, prepare_examples, reopen_examples
 from erag_ray.inputs.settings import check_reader_names
+from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import find_model
 from erag_ray.store.tables import TableStore, whole_manifest
@@ -76,7 +78,8 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     for key in (*FREE_KEYS, *parts):
         del values[key]
     values |= {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
-    values |= {f"files of {name}": file_stamps(getattr(config, name)) for name in NAMES}
+    for name in NAMES:
+        values[f"files of {name}"] = {path: file_stamp(path) for _, path in paths_of(getattr(config, name))}
     if not config.scratch:
         model = find_model(config.reader.model, key="reader.model", revision=config.reader.model_revision)
         values["weights of reader.model"] = model.digests()
@@ -131,17 +134,15 @@ def check(config: TrainConfig) -> None:
 
 
 def prepare(config: TrainConfig) -> dict[str, Examples]:
-    """Prepare the examples and the model to start from, unless `check_same` knows them; return the examples.
+    """Prepare the examples, unless an earlier start has, and the model to start from; return the examples.
 
     Raises:
         InputError: all errors in both. Where the examples have errors, only the names of the reader are checked.
     """
-    folder = Folder(config.out)
-    is_prepared = folder.exists(SETTINGS) and folder.exists("data")
     try:
-        examples = (
-            {name: open_examples(config, name) for name in NAMES} if is_prepared else prepare_examples(config)
-        )
+        # that its settings and files are these, `check_same` has checked
+        earlier = reopen_examples(config) if Folder(config.out).exists(SETTINGS) else None
+        examples = earlier or prepare_examples(config)
         problems = _check_copies(config, examples["train"])
     except InputError as error:
         problems = list(error.problems)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from erag_ray.extras.world.config import WorldConfig
-from erag_ray.extras.world.names import FORMS, Names
-from erag_ray.extras.world.words import OCCUPATIONS, RELATIONS, SHORT_NAMES, WORDS
+from erag_ray.extras.world.words import FORMS, OCCUPATIONS, RELATIONS, SHORT_NAMES, WORDS, Names
 
 NUM_THINGS = {"region": 3, "town": 6, "company": 6, "school": 5, "novel": 8}
 """Kind -> number in a district; all but regions have pages."""
@@ -94,10 +93,8 @@ def _people(names: Names, namesake_fraction: float) -> list[Entity]:
     surnames = [names.surname() for _ in range(NUM_SURNAMES)]
     people: list[Entity] = []
     while len(people) < NUM_PEOPLE:
-        if people and names.random.random() < namesake_fraction:
-            people.append(_namesake(names, people))
-        else:
-            people.append(_person(names, surnames))
+        is_namesake = people and names.random.random() < namesake_fraction
+        people.append(_namesake(names, people) if is_namesake else _person(names, surnames))
     return people
 
 

@@ -99,15 +99,11 @@ def described(scene: Scene) -> Item | None:
 
 def _fits_others(scene: Scene, entity: Entity, facts: Sequence[Fact]) -> bool:
     description = {(fact.relation, fact.object.name) for fact in facts}
-    others = [
-        other
-        for other in scene.district.entities
-        if other is not entity and (other.kind, other.occupation) == (entity.kind, entity.occupation)
-    ]
     return any(
         description
         <= {(fact.relation, fact.object.name) for fact in scene.district.facts if fact.subject is other}
-        for other in others
+        for other in scene.district.entities
+        if other is not entity and (other.kind, other.occupation) == (entity.kind, entity.occupation)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,10 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.config.keys.values import paths_of
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
 from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.data.datasets.tasks import Dataset
-from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import CORPUS_COLUMNS
 from erag_ray.data.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS
 from erag_ray.data.runs.load import load_run
@@ -23,11 +23,11 @@ from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
 from erag_ray.inputs.tables import check_inputs, gold_lists, resolve_gold
 from erag_ray.measures.scores import JUDGED, score_named
 from erag_ray.prompts.kinds.no_response import ABSTAINS
-from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.schemas import CORPUS, table_schema
 from erag_ray.store.tables import TableStore, read_manifest
+from erag_ray.support.errors import InputError
 
 # passages and gold are row numbers of the examples' CORPUS, best first
 EXAMPLES = table_schema("examples", "query_id* dataset question answers score passages gold evidence")
@@ -72,6 +72,13 @@ def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
     return {name: open_examples(config, name) for name in NAMES}
 
 
+def reopen_examples(config: TrainConfig) -> dict[str, Examples] | None:
+    """Return the examples that an earlier start of this training has written; None if missing or damaged."""
+    with contextlib.suppress(OSError, InputError, pa.ArrowException):
+        return {name: open_examples(config, name) for name in NAMES}
+    return None
+
+
 def open_examples(config: TrainConfig, name: str) -> Examples:
     """Open the examples called ``name`` (train, dev), which `prepare_examples` has written."""
     folder = _folder(config, name)
@@ -82,11 +89,6 @@ def open_examples(config: TrainConfig, name: str) -> Examples:
         datasets={key: Dataset(**properties) for key, properties in manifest["datasets"].items()},
         notes=manifest["notes"],
     )
-
-
-def file_stamps(config: ExamplesConfig) -> dict[str, str]:
-    """Return file -> stamp (size and time)."""
-    return {path: file_stamp(path) for _, path in paths_of(config)}
 
 
 def _folder(config: TrainConfig, name: str) -> pathlib.Path:
@@ -229,10 +231,8 @@ def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
         .unique(maintain_order=True)
         .filter(pl.col("query_id").is_duplicated())
     )
-    texts = [
-        f"{path}: query {query!r} also has a list in another run file" for path, query in repeated.iter_rows()
-    ]
-    diagnostics.error("questions in several run files", *texts[:NUM_NAMED], count=len(texts))
+    text = "{run_id}: query {query_id!r} also has a list in another run file"
+    diagnostics.error_rows("questions in several run files", repeated, text)
     return entries
 
 
@@ -268,13 +268,11 @@ def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diag
     num_passages = pl.col("passages").list.len()
     if not depth or diagnostics.num_errors:
         return
-    empty = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))["query_id"]
-    if len(empty) and name == "train":
+    if name == "train":
+        empty = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))
         reason = "neither a list in a run file nor a gold passage" if num_gold else "no list in a run file"
-        texts = [
-            f"{name}: query {query_id!r} has no passages: {reason}" for query_id in empty.head(NUM_NAMED)
-        ]
-        diagnostics.error("training questions without passages", *texts, count=len(empty))
+        text = f"train: query {{query_id!r}} has no passages: {reason}"
+        diagnostics.error_rows("training questions without passages", empty, text)
     short = frame.filter((num_passages > 0) & (num_passages < depth)).height
     if short:
         diagnostics.warning(f"{name}: lists of fewer than {depth} passages", count=short)
