@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 import shutil
@@ -16,6 +17,8 @@ from guides import ROOT
 from heavy_packages import HEAVY
 from tiny import PASSAGES, QUESTIONS, Tiny, make_tables, write_tiny
 
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.extras.label_export.card import PUBLIC
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.rows import COLUMNS, SPLITS
 from erag_ray.extras.label_export.stage import export
@@ -221,3 +224,7 @@ def test_the_library_datasets_reads_the_folder(
     )
     assert whole.column_names == ["anchor", "positive", "negative_1"]
     assert whole.num_rows == 6
+
+
+def test_the_card_names_settings_that_the_reader_has() -> None:
+    assert {field.name for field in dataclasses.fields(ReaderConfig)} >= {*PUBLIC}

@@ -21,7 +21,7 @@ SIZES = {
 }
 """Number of rows -> category of the Hugging Face Hub for fewer rows than that."""
 LARGEST = "n>10M"
-PUBLIC = ("kind", "model", "revision", "dtype")
+PUBLIC = ("kind", "model", "model_revision", "revision", "dtype")
 """Settings of the reader that the card names: others may hold addresses of machines."""
 Files = Mapping[str, Mapping[str, Sequence[str]]]
 """Name of a configuration, labels or training -> split -> paths of its files."""
