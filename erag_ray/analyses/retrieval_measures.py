@@ -40,25 +40,12 @@ RETRIEVAL_MEASURES = table_schema(
 )
 """Cutoff 0: the measure has no cutoff."""
 LIST = ["run_id", "query_id"]
-SUCCESS = Settings(
-    depths=(),
-    measures=["Success"],
-    cutoffs=(),
-    threshold=None,
-    statistics=(),
-    num_resamples=0,
-    confidence=0.95,
-    num_permutations=0,
-    seed=0,
-    ideals=(OWN_LIST,),
-)
 SETTINGS = ("query_format", "question_fields", "dataset", "filters", "num_queries", "seed", "depth")
 CUTOFFS = (1, 5, 20, 100)
 HITS = {"gold_passage": "provenance", "gold_page": "provenance", "contains_answer": "contains_answer_dpr"}
 """Measure -> the annotator whose label a document within the cutoff has."""
 GOLD_IDS = {"gold_passage": "doc_id", "gold_page": "page_id"}
 """Measure -> the only column of PROVENANCE that it uses."""
-
 
 NAMES = {
     "gold_passage": "gold passage",
@@ -154,7 +141,7 @@ def hit_values(
         runs,
         {annotator: eligible_questions(annotator, queries, labels, no_utility)},
         queries,
-        dataclasses.replace(SUCCESS, depths=[max(cutoffs)], cutoffs=cutoffs),
+        Settings(depths=[max(cutoffs)], measures=["Success"], cutoffs=cutoffs, ideals=(OWN_LIST,)),
     )
     return queries, values.select(*LIST, "cutoff", "value")
 
@@ -201,12 +188,7 @@ def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> 
     return [table for view in views for table in show(view)]
 
 
-def _make(config: RetrieveConfig, runs: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
-    append(RETRIEVAL_MEASURES, _of_runs(config, runs))
-    return {}
-
-
-def _of_runs(config: RetrieveConfig, made_runs: Sequence[MadeRun]) -> pl.DataFrame:
+def _make(config: RetrieveConfig, made_runs: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
     # a run may hold the lists of more questions
@@ -229,7 +211,9 @@ def _of_runs(config: RetrieveConfig, made_runs: Sequence[MadeRun]) -> pl.DataFra
             hits.select(*LIST, "cutoff", "value", measure=pl.lit(measure)).select(values[0].columns)
         )
         counted.append(_counted(queries, measure, cutoffs))
-    return mean_retrieval_measures(pl.concat(values), pl.concat(counted), [run.run_id for run in made_runs])
+    run_ids = [run.run_id for run in made_runs]
+    append(RETRIEVAL_MEASURES, mean_retrieval_measures(pl.concat(values), pl.concat(counted), run_ids))
+    return {}
 
 
 def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.DataFrame:

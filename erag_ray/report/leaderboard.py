@@ -62,9 +62,7 @@ def leaderboard(datasets: Sequence[DatasetVerdict], most: int = MAX_RUNS) -> Tab
     states = {run.state for dataset in datasets for run in dataset.ranking}
     signs = [f"{sign} {meaning}" for state, (sign, meaning) in SIGNS.items() if state in states]
     left_out = f"; the {most} best of {len(runs)} runs" if len(runs) > most else ""
-    heads = {run: shortened(run, MAX_NAME) for run in shown} | {
-        name: REFERENCE_NAMES[name] for name in references
-    }
+    heads = {run: REFERENCE_NAMES.get(run) or shortened(run, MAX_NAME) for run in (*shown, *references)}
     return listing(
         (
             {**vars(dataset), "runs": {run.name: run for run in dataset.ranking}}
