@@ -128,7 +128,10 @@ def show_all(results: Results) -> Iterator[Table]:
     for dataset, ranking in results.rankings.items():
         of_dataset = used.filter(dataset=dataset)
         deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max())
-        rows += _against_best(deepest, ranking[:MAX_RUNS])
+        best, others = ranking[:1], ranking[1:MAX_RUNS]
+        from_best = _exchanged(deepest, pl.col("run_b").is_in(best)).filter(pl.col("run_a").is_in(best))
+        against = {row["run_b"]: row for row in rows_of(from_best)}
+        rows += [against[run] for run in others if run in against]
     yield listing(
         rows,
         (
@@ -144,20 +147,20 @@ def show_all(results: Results) -> Iterator[Table]:
     )
 
 
-def _against_best(rows: pl.DataFrame, runs: Sequence[str]) -> Iterator[dict[str, Any]]:
-    pairs = {frozenset((row["run_a"], row["run_b"])): row for row in rows_of(rows)}
-    for other in runs[1:]:
-        row = pairs.get(frozenset((runs[0], other)))
-        if row is not None:
-            yield row if row["run_a"] == runs[0] else _exchanged(row)
-
-
-def _exchanged(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of COMPARISONS with the two runs exchanged."""
+def _exchanged(rows: pl.DataFrame, is_reversed: pl.Expr) -> pl.DataFrame:
+    """Return rows of COMPARISONS with the two runs exchanged where a condition holds."""
     ends = {"low": "high", "high": "low", "low_adjusted": "high_adjusted", "high_adjusted": "low_adjusted"}
-    other = {"difference": "difference", "effect_size": "effect_size", **ends}
-    negative = {name: None if row[key] is None else 0.0 - row[key] for name, key in other.items()}
-    return {**row, **negative, "run_a": row["run_b"], "run_b": row["run_a"]}
+    negative = {"difference": "difference", "effect_size": "effect_size", **ends}
+    return rows.with_columns(
+        *(
+            pl.when(is_reversed).then(b).otherwise(a).alias(a)
+            for a, b in (("run_a", "run_b"), ("run_b", "run_a"))
+        ),
+        *(
+            pl.when(is_reversed).then(0.0 - pl.col(opposite)).otherwise(name).alias(name)
+            for name, opposite in negative.items()
+        ),
+    )
 
 
 ANALYSIS = Analysis(
@@ -221,32 +224,25 @@ def _oriented(pairs: pl.DataFrame, alpha: float) -> pl.DataFrame:
     """Put the better run of each pair first, and sort by the difference at the largest depth, descending."""
     pair = ["run_a", "run_b"]
     deepest = pairs.sort("depth").group_by(pair).agg(size=pl.col("difference").last())
-    joined = pairs.join(deepest, on=pair)
-    is_reversed = pl.col("size") < 0
+    ordered = pairs.join(deepest, on=pair).sort(
+        pl.col("size").abs(), *pair, "depth", descending=[True, False, False, False]
+    )
     p_value = pl.col("p_adjusted")
     return (
-        joined.sort(pl.col("size").abs(), *pair, "depth", descending=[True, False, False, False])
+        _exchanged(ordered, pl.col("size") < 0)
+        .sort("depth", maintain_order=True)
         .select(
-            pair=pl.when(is_reversed)
-            .then(pl.format("{} - {}", "run_b", "run_a"))
-            .otherwise(pl.format("{} - {}", "run_a", "run_b")),
+            pair=pl.format("{} - {}", *pair),
             documents=pl.when(pl.col("depth") > 0)
             .then(pl.format("k = {}", "depth"))
             .otherwise(pl.lit("end to end")),
-            difference=_signed("difference", "difference", is_reversed),
-            low=_signed("low_adjusted", "high_adjusted", is_reversed),
-            high=_signed("high_adjusted", "low_adjusted", is_reversed),
+            difference="difference",
+            low="low_adjusted",
+            high="high_adjusted",
             test=pl.when(p_value <= alpha).then(pl.lit(SIGNIFICANT)).otherwise(pl.lit(NOT_SIGNIFICANT)),
             p=p_value,
-            depth="depth",
         )
-        .sort("depth", maintain_order=True)
-        .drop("depth")
     )
-
-
-def _signed(column: str, opposite: str, is_reversed: pl.Expr) -> pl.Expr:
-    return pl.when(is_reversed).then(-pl.col(opposite)).otherwise(pl.col(column))
 
 
 OF_DIFFERENCES = Analysis(shows=(COMPARISONS,), show=show_differences)

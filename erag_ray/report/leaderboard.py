@@ -83,12 +83,12 @@ def leaderboard(datasets: Sequence[DatasetVerdict], most: int = MAX_RUNS) -> Tab
 
 
 def _value(name: str, row: Mapping[str, Any]) -> Value:
-    run = row["runs"].get(name)
+    run: RankedRun | None = row["runs"].get(name)
     if run is None:
         return Value()
-    is_reference = run.state == "reference"
-    interval = (None, None) if is_reference else (run.low, run.high)
-    return Value(run.mean, *interval, note="" if is_reference else SIGNS[run.state][0])
+    if run.state == "reference":
+        return Value(run.mean)
+    return Value(run.mean, run.low, run.high, note=SIGNS[run.state][0])
 
 
 def boards(verdict: Verdict) -> list[dict[str, Any]]:
