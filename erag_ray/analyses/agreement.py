@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import polars as pl
 
@@ -32,6 +32,12 @@ from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
 ANSWERED_BY = {ANSWER.name: [kind.name for kind in (ANSWER, EARLY_STOPPED, VERDICT)]}
 """Kind of request -> kinds that can replace it."""
 AGREEMENT, CEILING = "agreement", "ceiling"
+INTERVALS: Mapping[str, Any] = {
+    "mark": "interval",
+    **{"x": "value", "y": "label", "low": "low", "high": "high"},
+    "rules": {"no agreement": 0.0},
+}
+"""Fields of `Figure` of agreements with their intervals."""
 
 
 def show(view: View) -> Iterator[Figure]:
@@ -57,16 +63,11 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
     )
     both = pl.concat([ceilings.select(columns), best.select(columns)], how="vertical_relaxed")
     return Figure(
+        **INTERVALS,
         data=both,
-        mark="interval",
-        x="value",
-        y="label",
-        low="low",
-        high="high",
         color="kind",
         color_names=(AGREEMENT, CEILING),
         facet="run",
-        rules={"no agreement": 0.0},
         x_title=f"{symbol} with end-to-end utility",
         caption="Over questions. Of each annotator the measure that agrees best on average over the runs shown, with "
         f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{scope.notes}",
@@ -128,13 +129,8 @@ def cost_against_agreement(
         f" Left out, since their numbers of requests are unknown: {', '.join(unknown)}." if unknown else ""
     )
     return Figure(
+        **INTERVALS,
         data=rows.with_columns(label=with_cost).select(*columns),
-        mark="interval",
-        x="value",
-        y="label",
-        low="low",
-        high="high",
-        rules={"no agreement": 0.0},
         x_title=f"{symbol} with end-to-end utility",
         caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
         "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "

@@ -8,39 +8,23 @@ import re
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
 
 MISSING = "-"
-# Format -> Python format specification
-SPECS = {
-    Format.NUMBER: ".3f",
-    Format.NUMBER_2: ".2f",
-    Format.NUMBER_4: ".4f",
-    Format.TENTHS: ".1f",
-    Format.COUNT: ",.0f",
-    Format.SHARE: ".1%",
-    Format.SHARE_0: ".0%",
-    Format.SHARE_2: ".2%",
-    Format.CHANGE: "+.3f",
-    Format.GENERAL: ",g",
-}
-# specification of interval ends, if it differs from that of the value
-ENDS = {Format.NUMBER_4: ".3f"}
-COMPACT_ENDS = ".2f"
 WITHOUT_ZERO = {Format.NUMBER, Format.NUMBER_2, Format.NUMBER_4}
 
 
 def text_of(value: Value, column: Column) -> str:
     """Return a value as text: ``0.349 [0.312, 0.391] n=30``; a missing value is a dash."""
     form = column.format
-    spec, ends = SPECS.get(form, ""), ENDS.get(form, SPECS.get(form, ""))
     if form is Format.P_VALUE and isinstance(value.value, int | float):
         return _joined(p_number(value.value), value)
-    return _joined(_printed(value, spec, ends), value)
+    spec = "" if column.is_text else form.value
+    return _joined(_printed(value, spec, ".3f" if form is Format.NUMBER_4 else spec), value)
 
 
 def compact_text_of(value: Value, column: Column) -> str:
     """Return a value for a narrow table: ``.349 [.31, .39]``, without zeros before the point."""
     if column.format not in WITHOUT_ZERO:
         return text_of(value, column)
-    return _joined(_printed(value, SPECS[column.format], COMPACT_ENDS, drop_zero=True), value)
+    return _joined(_printed(value, column.format.value, ".2f", drop_zero=True), value)
 
 
 def rows_of_text(table: Table) -> list[tuple[str, ...]]:
