@@ -15,8 +15,7 @@ from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
 from erag_ray.analyses.paired import DIFFERENCE_FIELDS, compare_runs, pair_name, paired_caption
 from erag_ray.analyses.parts.formats import counted, utility_name
 from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
-from erag_ray.analyses.parts.shapes import about, field, listing, name_field, present, rows_of
-from erag_ray.analyses.scope import Scope
+from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.analyses.standing import Pairs, Standing
 from erag_ray.annotators import label_sign
@@ -177,30 +176,26 @@ ANALYSIS = Analysis(
 SIGNIFICANT, NOT_SIGNIFICANT = "significant (Holm)", "inconclusive"
 
 
-def show_differences(view: View) -> Iterator[Figure]:
-    """Yield the figure, if runs are compared."""
-    if view.scope is not None:
-        yield from present(run_differences(view.rows(COMPARISONS), view.scope))
-
-
-def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
+def run_differences(view: View) -> Iterator[Figure]:
     """Plot the difference in utility of all pairs of runs with its interval, a panel per depth, the largest first.
 
     A pair is named ``better - worse`` and sorted by its difference at the largest depth of its comparisons.
     """
-    pairs = comparisons.filter(
+    scope = view.scope
+    if scope is None:
+        return
+    pairs = view.rows(COMPARISONS).filter(
         pl.col("run_a").is_in(scope.runs) & pl.col("run_b").is_in(scope.runs),
-        dataset=scope.dataset,
         annotator=END_TO_END,
         reader=scope.reader,
         score=scope.score,
     )
     compared = pairs.drop_nulls("difference")
     if compared.is_empty():
-        return None
+        return
     num_missing = pairs.height - compared.height
     missing = f" Not compared: {num_missing} of {pairs.height} (too few questions)." if num_missing else ""
-    return Figure(
+    yield Figure(
         data=_oriented(compared, 1 - scope.confidence),
         mark="interval",
         x="difference",
@@ -216,7 +211,7 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
         "where one pair is compared) and p by sign flips, with Holm's correction over all pairs of runs and depths: an "
         f"interval excludes 0 exactly if the pair is significant.{missing}{scope.notes}",
         is_main=True,
-        **about(scope.dataset, "differences", f"differences of runs by utility (mean {scope.score})"),
+        **view.about("differences", f"differences of runs by utility (mean {scope.score})"),
     )
 
 
@@ -245,4 +240,4 @@ def _oriented(pairs: pl.DataFrame, alpha: float) -> pl.DataFrame:
     )
 
 
-OF_DIFFERENCES = Analysis(shows=(COMPARISONS,), show=show_differences)
+OF_DIFFERENCES = Analysis(shows=(COMPARISONS,), show=run_differences)

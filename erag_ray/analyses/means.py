@@ -23,7 +23,7 @@ from erag_ray.analyses.order import (
 )
 from erag_ray.analyses.parts.formats import counted, number
 from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Table, Value
-from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names, present
+from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
@@ -57,7 +57,7 @@ def show(view: View) -> Iterator[Part]:
     """Yield utility by depth, every mean at full depth, and what the reader scores without retrieval."""
     rows = view.rows(MEANS)
     if view.scope is not None:
-        yield from present(utility_by_depth(rows, view.scope))
+        yield from utility_by_depth(rows, view.scope)
     yield which_retriever(view, rows)
     if view.standing is not None:
         yield from _reader(view.standing)
@@ -96,7 +96,7 @@ def _value(num_queries: int, row: Mapping[str, Any]) -> Value:
     return estimate(row, "mean", note)
 
 
-def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
+def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
     """Plot mean utility by number of documents: a line and band per run; closed book and gold as reference lines."""
     utility = means.filter(
         dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
@@ -108,8 +108,8 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
     columns = {"run_id": "run", "depth": "documents", "mean": "utility", "num_queries": "questions"}
     if selected["depth"].n_unique() < 2:
         # the first picture of the page shows one depth
-        return None
-    return Figure(
+        return
+    yield Figure(
         data=selected.rename(columns).select("run", "documents", "utility", "low", "high", "questions"),
         mark="line",
         x="documents",

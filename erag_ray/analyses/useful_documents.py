@@ -11,7 +11,6 @@ import polars as pl
 from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.parts.model import Figure, Note
-from erag_ray.analyses.parts.shapes import about, present
 from erag_ray.analyses.scope import MAX_LABELLED, Scope
 from erag_ray.annotators import PAIR, TAIL
 from erag_ray.measures.agreement import wilson_interval
@@ -21,16 +20,21 @@ HARM = ("gain", "gain_likelihood")
 """Annotators whose negative labels mean harm."""
 
 
-def shares_by_rank(
-    labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame, scope: Scope
-) -> Figure | None:
+def shares_by_rank(view: View) -> Iterator[Figure]:
     """Plot the share of useful (erag > 0) and harmful (gain < 0) documents by rank, with Wilson intervals."""
-    of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
-    lists = runs.filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED])).join(
-        of_dataset, on="query_id", how="semi"
+    scope, results = view.scope, view.results
+    if scope is None:
+        return
+    of_dataset = view.rows(QUERIES).filter(score=scope.score).select("query_id")
+    lists = (
+        results[RUNS]
+        .filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED]))
+        .join(of_dataset, on="query_id", how="semi")
     )
-    judged = labels.filter(pl.col("annotator").is_in(["erag", *HARM]), reader=scope.reader).drop_nulls(
-        "label"
+    judged = (
+        results[LABELS]
+        .filter(pl.col("annotator").is_in(["erag", *HARM]), reader=scope.reader)
+        .drop_nulls("label")
     )
     selected = judged.join(of_dataset, on="query_id", how="semi")
     parts = [
@@ -39,9 +43,9 @@ def shares_by_rank(
     ]
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if rows.is_empty():
-        return None
+        return
     ordered = in_run_order(rows, scope.runs).sort("run_number", "rank", maintain_order=True)
-    return Figure(
+    yield Figure(
         data=_with_wilson(ordered, scope.confidence).select(
             pl.col("run_id").alias("run"), "rank", "share", "low", "high", "documents", "positive", "judged"
         ),
@@ -57,9 +61,7 @@ def shares_by_rank(
         y_title="share of the documents at this rank",
         caption=_shares_caption(selected, scope),
         is_main=True,
-        **about(
-            scope.dataset, "shares", f"useful{' and harmful' if len(parts) > 1 else ''} documents by rank"
-        ),
+        **view.about("shares", f"useful{' and harmful' if len(parts) > 1 else ''} documents by rank"),
     )
 
 
@@ -100,14 +102,7 @@ def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
     return f"Over the judged documents; {bands}{graded}{closed}{missing}{scope.best(MAX_LABELLED)}"
 
 
-def show(view: View) -> Iterator[Figure]:
-    """Yield the figure, if there are labels."""
-    results = view.results
-    if view.scope is not None:
-        yield from present(shares_by_rank(results[LABELS], results[RUNS], results[QUERIES], view.scope))
-
-
-ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=show, group=LABELLING)
+ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=shares_by_rank, group=LABELLING)
 
 
 MIN_SHARE, MIN_QUESTIONS = 0.1, 20

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import polars as pl
 import xxhash
 
 from erag_ray.analyses.parts.model import Column, Figure, Format, Plain, Report, Table, Value
 
-T = TypeVar("T")
 MAX_NAME = 60
 ABSENT = Value()
 Row = Mapping[str, Any]
@@ -103,11 +102,6 @@ def field(
 def name_field(head: str, key: str | Callable[[Row], Plain | Value]) -> Field:
     """Return a field that names rows."""
     return field(head, key, Format.NAME)
-
-
-def present(*parts: T | None) -> Iterator[T]:
-    """Yield the parts that are not None."""
-    yield from (part for part in parts if part is not None)
 
 
 def rows_of(frame: pl.DataFrame) -> Iterator[dict[str, Any]]:
