@@ -162,7 +162,6 @@ def requests_by_annotator(
 
 
 def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int | None:
-    """Return the number of distinct requests for an annotator's labels; None if unknown."""
     if name not in ANNOTATORS:
         return None
     parts = [_requests_of(spec, labels, single) for spec in ANNOTATORS[name].requests]

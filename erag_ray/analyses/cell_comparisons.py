@@ -15,7 +15,7 @@ from erag_ray.analyses.cells import CELL_WORDS, CELLS, RATES, columns_of_cells, 
 from erag_ray.analyses.columns import DatasetColumns, by_run, table_of
 from erag_ray.analyses.comparisons import comparisons
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
-from erag_ray.analyses.paired import NOT_JUDGED, TEST_FIELDS, pair_name
+from erag_ray.analyses.paired import FIGURE_COLUMNS, NOT_JUDGED, TEST_FIELDS, pair_name
 from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
 from erag_ray.analyses.settings import Floats, Settings
@@ -24,8 +24,7 @@ from erag_ray.store.schemas import QUERIES, conform, table_schema
 
 CELL_COMPARISONS = table_schema(
     "cell_comparisons",
-    "dataset* reader* score* cell* run_a* run_b* depth* difference? low? high? p_value? low_adjusted? "
-    "high_adjusted? p_adjusted? effect_size? detectable? num_needed? num_queries num_dropped reason?",
+    f"dataset* reader* score* cell* run_a* run_b* depth* {FIGURE_COLUMNS}",
 )
 
 

@@ -124,12 +124,10 @@ def _first_ranks(
 
 
 def cells_of(evaluation: Evaluation) -> pl.DataFrame:
-    """Return CELLS of a job."""
     return evaluation.tables.read(CELLS)
 
 
 def columns_of_cells(evaluation: Evaluation) -> list[DatasetColumns]:
-    """Return the `cell_columns` of every dataset."""
     return cell_columns(evaluation.once(cells_of), evaluation.inputs.queries, evaluation.settings)
 
 

@@ -12,7 +12,13 @@ from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
-from erag_ray.analyses.paired import DIFFERENCE_FIELDS, compare_runs, pair_name, paired_caption
+from erag_ray.analyses.paired import (
+    DIFFERENCE_FIELDS,
+    FIGURE_COLUMNS,
+    compare_runs,
+    pair_name,
+    paired_caption,
+)
 from erag_ray.analyses.parts.formats import counted, utility_name
 from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
@@ -24,9 +30,7 @@ from erag_ray.store.schemas import table_schema
 
 COMPARISONS = table_schema(
     "comparisons",
-    "dataset* reader* score* annotator* run_a* run_b* depth* measure* cutoff* ideal* difference? low? "
-    "high? p_value? low_adjusted? high_adjusted? p_adjusted? effect_size? detectable? num_needed? "
-    "num_queries num_dropped reason?",
+    f"dataset* reader* score* annotator* run_a* run_b* depth* measure* cutoff* ideal* {FIGURE_COLUMNS}",
 )
 MAX_SHOWN = 20
 """With more runs, only pairs with the best run are shown."""

@@ -41,15 +41,17 @@ UTILITY_MEANING = "utility@k: score of the reader's output with the first k docu
 
 def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """MEANS over queries of PER_QUERY and of UTILITY, with bootstrap intervals; ``num_queries`` are those judged."""
-    rows = []
+    rows: list[Mapping[str, object]] = []
     for dataset in datasets:
         if not dataset.columns:
             continue
         table = np.stack([column for _, column in dataset.estimated], axis=1)
         intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
-        for (name, column), interval in zip(dataset.columns, intervals, strict=True):
+        for (name, column), (mean, low, high) in zip(dataset.columns, intervals, strict=True):
             judged = int((~np.isnan(column)).sum())
-            rows.append((dataset.dataset, *name.values(), *interval, judged, len(column) - judged))
+            figures = {"mean": mean, "low": low, "high": high}
+            counts = {"num_queries": judged, "num_dropped": len(column) - judged}
+            rows.append({"dataset": dataset.dataset, **name, **figures, **counts})
     return table_of(rows, MEANS)
 
 
@@ -85,7 +87,6 @@ def which_retriever(view: View, rows: pl.DataFrame) -> Table:
 
 
 def count_queries(means: pl.DataFrame) -> int:
-    """Return the number of queries with utility."""
     return int(means.filter(pl.col("annotator") == END_TO_END)["num_queries"].max() or 0)  # type: ignore[arg-type]
 
 
@@ -129,7 +130,6 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
 
 
 def _gold_note(references: pl.DataFrame, utility: pl.DataFrame) -> str:
-    """Return a note if fewer questions have gold passages."""
     counts = references.filter(run_id=GOLD_PASSAGES)["num_queries"].to_list()
     most = utility["num_queries"].max()
     is_less = bool(counts) and counts[0] != most

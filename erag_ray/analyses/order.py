@@ -50,7 +50,6 @@ def references_of(rows: pl.DataFrame) -> list[str]:
 
 
 def symbol_of(statistic: str) -> str:
-    """Return the symbol of a statistic: tau, rho."""
     return STATISTIC_NAMES.get(statistic, statistic)
 
 
@@ -73,9 +72,9 @@ def in_reading_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 def by_measure(rows: pl.DataFrame) -> Iterator[tuple[tuple[str, str], pl.DataFrame]]:
     """Yield annotator and name of the measure, and the rows, in reading order."""
-    for key, part in in_reading_order(rows).group_by(KEYS, maintain_order=True):
-        name = dict(zip(KEYS, key, strict=True))
-        yield (str(name["annotator"]), measure_name(name)), part
+    for _, part in in_reading_order(rows).group_by(KEYS, maintain_order=True):
+        row = part.row(0, named=True)
+        yield (row["annotator"], measure_name(row)), part
 
 
 def first_of_each(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:

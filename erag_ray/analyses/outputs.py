@@ -43,7 +43,6 @@ QUOTED = 30
 
 
 def kind_name(row: Mapping[str, Any]) -> str:
-    """Return a readable name for the kind of list of a row."""
     names = {NO_PASSAGES: "no passages", GOLD_PASSAGES: "gold passages", SINGLE_DOCUMENT: "single documents"}
     lists = f"first {counted(row['depth'], 'document')}" if row["depth"] else "systems"
     return names.get(row["kind"]) or lists
@@ -59,8 +58,6 @@ def show(view: View) -> Iterator[Part]:
 
 
 def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Table:
-    """Return the shares of unusual outputs, and the most common outputs, by kind of list."""
-
     def most_common(row: Mapping[str, Any]) -> str:
         rows = of_kind(common, row).filter(pl.col("place") <= NUM_SHOWN)
         texts = rows.select("output", "share").rows()
@@ -97,7 +94,6 @@ def in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def of_kind(common: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the rows of COMMON_OUTPUTS about the kind of list of a row."""
     return common.filter(pl.col(key) == row[key] for key in ("dataset", *KIND))
 
 
@@ -140,7 +136,6 @@ def show_all(results: Results) -> Iterator[Note]:
 
 
 def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[str]:
-    """Yield a warning for each reader that scores below the most common gold answer."""
     utility = means.filter(pl.col("annotator") == END_TO_END, pl.col("run_id").is_in(REFERENCES).not_())
     best = utility.group_by("dataset", "reader").agg(utility=pl.col("mean").max())
     majorities = outputs.unique(["dataset", "reader"]).join(best, on=["dataset", "reader"])
@@ -181,7 +176,6 @@ SHOWN = {
 
 
 def show_judgements(view: View) -> Iterator[Table]:
-    """Yield the shares of the judge's verdicts, by kind of list."""
     rows = view.rows(JUDGEMENTS)
     shares = rows.with_columns(pl.col(name) / pl.col("num_outputs") for name in SHOWN)
     if rows.height:
@@ -200,7 +194,6 @@ def show_judgements(view: View) -> Iterator[Table]:
 
 
 def warn_of_judgements(results: Results) -> Iterator[Note]:
-    """Yield a warning for each kind of list with many outputs without a judgement."""
     is_odd = pl.col("num_unusable") > ODD_JUDGEMENTS * pl.col("num_outputs")
     for row in in_order(results[JUDGEMENTS].filter(pl.col("num_outputs") >= MIN_OUTPUTS, is_odd)):
         share = row["num_unusable"] / row["num_outputs"]

@@ -75,7 +75,9 @@ def page_values(
         Columns run_id, query_id, measure, cutoff, value (null: no document of the list has a page).
     """
     paged = runs.select(*LIST, "rank", "doc_id").join(corpus.select("doc_id", "page_id"), on="doc_id")
-    pages = _ranked_pages(paged)
+    first = paged.drop_nulls("page_id").group_by(*LIST, "page_id").agg(pl.col("rank").min())
+    position = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
+    pages = first.select(*LIST, "page_id", position=position)
     grid = runs.select("run_id").unique().join(page_sets, how="cross")
     ranked = grid.join(pages, on=[*LIST, "page_id"], how="left")
     points = _points(ranked)
@@ -85,13 +87,6 @@ def page_values(
     is_judged = pl.col("is_judged").fill_null(True)
     known = values.join(judged, on=LIST, how="left").with_columns(value=pl.when(is_judged).then("value"))
     return known.drop("is_judged")
-
-
-def _ranked_pages(paged: pl.DataFrame) -> pl.DataFrame:
-    """Return the pages of each list with their rank: run_id, query_id, page_id, position (from 1)."""
-    first = paged.drop_nulls("page_id").group_by(*LIST, "page_id").agg(pl.col("rank").min())
-    position = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
-    return first.select(*LIST, "page_id", position=position)
 
 
 def _r_precision(ranked: pl.DataFrame) -> pl.DataFrame:
@@ -222,7 +217,6 @@ def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.
 
 
 def show(view: View) -> Iterator[Table]:
-    """Yield measures by runs."""
     rows = view.rows(RETRIEVAL_MEASURES)
     groups = [
         ((f"{label}@{cutoff}" if cutoff else label, part["num_queries"][0] + part["num_dropped"][0]), part)

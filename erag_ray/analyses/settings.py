@@ -61,7 +61,6 @@ class Settings:
     clusters: pl.DataFrame | None = None
 
     def cutoffs_at(self, depth: int) -> list[int]:
-        """The cut-offs of lists of a depth, ascending."""
         return sorted({cutoff for cutoff in self.cutoffs if cutoff <= depth} | {depth})
 
 

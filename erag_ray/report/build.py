@@ -93,7 +93,6 @@ def _verdict(
 
 
 def views_of(results: Results) -> list[View]:
-    """Return the datasets of a job, by name."""
     means, comparisons = results[MEANS], results[COMPARISONS]
     datasets = means["dataset"].unique().sort().to_list()
     views = []

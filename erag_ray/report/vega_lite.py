@@ -124,7 +124,6 @@ def _value_axis(figure: Figure) -> str:
 
 
 def panels_of(figure: Figure, rows: pl.DataFrame) -> list[str]:
-    """Return the names of a figure's panels, in order of appearance; empty without a facet."""
     return [] if figure.facet is None else rows[figure.facet].unique(maintain_order=True).to_list()
 
 
@@ -222,7 +221,6 @@ def _scale_of_lines(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _legend(figure: Figure) -> alt.Legend:
-    """Return the legend of a chart, with line samples or shapes."""
     stroke: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
     dashed = stroke if figure.mark == "line" else {}
     # names of reference lines stand above the chart

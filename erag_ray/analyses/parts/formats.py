@@ -28,7 +28,6 @@ def compact_text_of(value: Value, column: Column) -> str:
 
 
 def rows_of_text(table: Table) -> list[tuple[str, ...]]:
-    """Return the rows of a table as text."""
     return [
         tuple(text_of(value, column) for value, column in zip(row, table.columns, strict=True))
         for row in table.rows
@@ -64,7 +63,6 @@ def number(value: float | None, digits: int = 3, *, drop_zero: bool = False) -> 
 
 
 def change(value: float | None, digits: int = 3) -> str:
-    """Return a number for a sentence, with its sign."""
     return MISSING if value is None else _one(value, f"+.{digits}f", drop_zero=False)
 
 
@@ -91,7 +89,6 @@ def p_number(value: float | None) -> str:
 
 
 def p_text(value: float | None) -> str:
-    """Return a p-value in a sentence."""
     return "not known" if value is None else "< .001" if value < 0.001 else number(value, drop_zero=True)
 
 

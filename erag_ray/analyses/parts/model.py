@@ -131,8 +131,6 @@ Topic = Literal["run", "certainty", "missing", "reader", "depth", "label", "trus
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One sentence of a verdict."""
-
     topic: Topic
     text: str
     is_warning: bool = False
@@ -155,8 +153,6 @@ State = Literal["leads", "worse", "equal", "inconclusive", "not compared", "refe
 
 @dataclass(frozen=True, kw_only=True)
 class RankedRun:
-    """A run among the others of a dataset: its end-to-end score, and what is known of it."""
-
     name: str
     mean: float | None
     low: float | None
@@ -193,8 +189,6 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A complete report, for any renderer."""
-
     title: str
     verdict: Verdict
     sections: tuple[Section, ...]
