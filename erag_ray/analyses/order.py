@@ -129,10 +129,10 @@ def table_depths(rows: pl.DataFrame) -> pl.DataFrame:
 
 def in_run_order(rows: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
     """Add ``run_number``, the index of ``run_id`` in ``runs``, and sort by it."""
-    schema = {"run_id": pl.String, "run_number": pl.Int64}
-    numbers = pl.DataFrame({"run_id": runs, "run_number": range(len(runs))}, schema=schema)
-    joined = rows.join(numbers, on="run_id", how="left", maintain_order="left")
-    return joined.sort("run_number", maintain_order=True)
+    number = pl.col("run_id").replace_strict(
+        list(runs), range(len(runs)), default=None, return_dtype=pl.Int64
+    )
+    return rows.with_columns(run_number=number).sort("run_number", maintain_order=True)
 
 
 def reasons(rows: pl.DataFrame) -> str:

@@ -40,13 +40,6 @@ def gain_by_question(view: View) -> Iterator[Figure]:
         f"{with_documents(scope.depth).capitalize()}, {best} serves the reader better on {won:,} questions, "
         f"{second} on {lost:,}; equal on {equal:,} of {values.height:,}."
     )
-    form: dict[str, Any] = {
-        **view.about("gain", f"{best} against {second}, question by question"),
-        "mark": "bar",
-        "color": "better",
-        "color_names": tuple(outcomes.values()),
-        "grey": (EQUAL,),
-    }
     if values["difference"].is_in([-1.0, 0.0, 1.0]).all():
         bar = pl.DataFrame(
             {
@@ -55,18 +48,22 @@ def gain_by_question(view: View) -> Iterator[Figure]:
                 "questions": [won, equal, lost],
             }
         )
-        shares = bar.with_columns(share=pl.col("questions") / values.height)
-        yield Figure(data=shares, x="questions", y="runs", x_title="questions", caption=caption, **form)
-        return
-    bars = _bars(values, min(values.height, MAX_BARS)).with_columns(better=better)
-    grouped = f" A bar is the mean of {values.height / MAX_BARS:.1f} neighbouring questions."
+        data = bar.with_columns(share=pl.col("questions") / values.height)
+        axes = {"x": "questions", "y": "runs", "x_title": "questions"}
+    else:
+        data = _bars(values, min(values.height, MAX_BARS)).with_columns(better=better)
+        axes = {"x": "place", "y": "difference", "x_title": "questions, sorted by difference"}
+        axes["y_title"] = f"difference of utility ({scope.score})"
+        if values.height > MAX_BARS:
+            caption += f" A bar is the mean of {values.height / MAX_BARS:.1f} neighbouring questions."
+    form: dict[str, Any] = {**axes, **view.about("gain", f"{best} against {second}, question by question")}
     yield Figure(
-        data=bars,
-        x="place",
-        y="difference",
-        x_title="questions, sorted by difference",
-        y_title=f"difference of utility ({scope.score})",
-        caption=caption + grouped * (values.height > MAX_BARS),
+        data=data,
+        mark="bar",
+        color="better",
+        color_names=tuple(outcomes.values()),
+        grey=(EQUAL,),
+        caption=caption,
         **form,
     )
 

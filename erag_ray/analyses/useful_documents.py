@@ -18,6 +18,11 @@ from erag_ray.store.schemas import LABELS, QUERIES, RUNS
 
 HARM = ("gain", "gain_likelihood")
 """Annotators whose negative labels mean harm."""
+JUDGEMENTS: Mapping[str, tuple[str, pl.Expr]] = {
+    "erag": ("useful (erag > 0)", pl.col("label") > 0),
+    **{name: (f"harmful ({name} < 0)", pl.col("label") < 0) for name in HARM},
+}
+"""Annotator of use or harm -> the name of what it judges, and the condition of its labels."""
 
 
 def shares_by_rank(view: View) -> Iterator[Figure]:
@@ -33,13 +38,14 @@ def shares_by_rank(view: View) -> Iterator[Figure]:
     )
     judged = (
         results[LABELS]
-        .filter(pl.col("annotator").is_in(["erag", *HARM]), reader=scope.reader)
+        .filter(pl.col("annotator").is_in(list(JUDGEMENTS)), reader=scope.reader)
         .drop_nulls("label")
     )
     selected = judged.join(of_dataset, on="query_id", how="semi")
     parts = [
         _counts(lists, selected.filter(annotator=annotator), condition).with_columns(documents=pl.lit(name))
-        for annotator, name, condition in _judgements(selected)
+        for annotator, (name, condition) in JUDGEMENTS.items()
+        if annotator in selected["annotator"]
     ]
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if rows.is_empty():
@@ -63,16 +69,6 @@ def shares_by_rank(view: View) -> Iterator[Figure]:
         is_main=True,
         **view.about("shares", f"useful{' and harmful' if len(parts) > 1 else ''} documents by rank"),
     )
-
-
-def _judgements(labels: pl.DataFrame) -> Iterator[tuple[str, str, pl.Expr]]:
-    """Yield each annotator of use or harm: its name, the name of the property, and its condition."""
-    annotators = labels["annotator"].unique().to_list()
-    if "erag" in annotators:
-        yield "erag", "useful (erag > 0)", pl.col("label") > 0
-    for name in HARM:
-        if name in annotators:
-            yield name, f"harmful ({name} < 0)", pl.col("label") < 0
 
 
 def _counts(lists: pl.DataFrame, labels: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:

@@ -9,15 +9,7 @@ from typing import Any
 
 from erag_ray.analyses.order import MAX_RUNS, by_mean_rank
 from erag_ray.analyses.parts.formats import counted, number, shortened, with_interval
-from erag_ray.analyses.parts.model import (
-    DatasetVerdict,
-    Format,
-    RankedRun,
-    State,
-    Table,
-    Value,
-    Verdict,
-)
+from erag_ray.analyses.parts.model import DatasetVerdict, Format, RankedRun, State, Table, Value, Verdict
 from erag_ray.analyses.parts.shapes import field, listing, name_field, part_name
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import REFERENCE_NAMES
