@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -23,6 +23,7 @@ from erag_ray.analyses.agreement import (
     requests_by_annotator,
 )
 from erag_ray.analyses.comparisons import COMPARISONS, run_differences
+from erag_ray.analyses.contract import View
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS, utility_by_depth
 from erag_ray.analyses.order import MAX_RUNS
@@ -80,6 +81,11 @@ def scope(*runs: str, **more: Any) -> Scope:
     return Scope(**{**facts, "runs": runs, "num_runs": len(runs), **more})
 
 
+def figure_of(show: Callable[[View], Iterator[Figure]], of: Scope, **tables: pl.DataFrame) -> Figure | None:
+    view = View(results=results(**tables), dataset=of.dataset, runs=of.runs, scope=of)
+    return next(show(view), None)
+
+
 def data_of(figure: Figure | None) -> list[Row]:
     assert figure is not None
     return figure.data.to_dicts()
@@ -107,8 +113,7 @@ def test_of_many_runs_the_best_are_shown_and_the_caption_says_so() -> None:
     found = scope_of(table, "d", 0.95, [f"r{n:02}" for n in range(11, -1, -1)])
     assert found is not None
     assert found.runs == tuple(f"r{n:02}" for n in range(11, 11 - MAX_RUNS, -1))
-    figure = utility_by_depth(table, found)
-    assert figure is not None
+    (figure,) = utility_by_depth(table, found)
     assert [row["run"] for row in data_of(figure)][::2] == list(found.runs)
     assert "best 8 of 12 runs" in figure.caption
 
@@ -126,12 +131,11 @@ def test_of_several_scores_the_one_of_most_questions_is_shown() -> None:
 
 def test_utility_without_references_has_no_rules_and_leaves_out_what_is_null() -> None:
     rows = [mean("A", 1, 0.5), mean("A", 2, None), mean("A", 3, 0.5)]
-    figure = utility_by_depth(means_of(rows), scope("A"))
-    assert figure is not None
+    (figure,) = utility_by_depth(means_of(rows), scope("A"))
     assert figure.rules == {}
     assert [row["documents"] for row in data_of(figure)] == [1, 3]
     # the first picture of the page shows one depth
-    assert utility_by_depth(means_of(rows[:2]), scope("A")) is None
+    assert not list(utility_by_depth(means_of(rows[:2]), scope("A")))
 
 
 def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) -> pl.DataFrame:
@@ -163,11 +167,11 @@ def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) ->
 
 def test_pairs_that_were_not_compared_are_counted_and_runs_beyond_the_scope_left_out() -> None:
     rows = [("A", "B", 2, 0.1, 0.2), ("A", "C", 2, None, 1.0), ("A", "Z", 2, 0.5, 0.01)]
-    figure = run_differences(comparisons_of(rows), scope("A", "B", "C"))
+    figure = figure_of(run_differences, scope("A", "B", "C"), comparisons=comparisons_of(rows))
     assert figure is not None
     assert [row["pair"] for row in data_of(figure)] == ["A - B"]
     assert "Not compared: 1 of 2" in figure.caption
-    assert run_differences(comparisons_of(rows[1:2]), scope("A", "C")) is None
+    assert figure_of(run_differences, scope("A", "C"), comparisons=comparisons_of(rows[1:2])) is None
 
 
 def utility_of(values: dict[str, Sequence[float | None]], ids: Sequence[str] | None = None) -> pl.DataFrame:
@@ -181,14 +185,15 @@ def utility_of(values: dict[str, Sequence[float | None]], ids: Sequence[str] | N
 
 def test_the_gain_of_the_best_run_leaves_out_what_is_not_judged() -> None:
     table = utility_of({"A": [1, 0, 1, None], "B": [0, 0.5, 1, 1], "C": [0, 0, 0, 0]})
-    figure = gain_by_question(table, QUESTIONS, scope("A", "B", "C"))
+    figure = figure_of(gain_by_question, scope("A", "B", "C"), utility=table, queries=QUESTIONS)
     assert [(row["place"], row["query"], row["difference"], row["better"]) for row in data_of(figure)] == [
         (1, "q0", 1.0, "A better"),
         (2, "q2", 0.0, "equal"),
         (3, "q1", -0.5, "B better"),
     ]
-    assert gain_by_question(table, QUESTIONS, scope("A")) is None
-    assert gain_by_question(table, QUESTIONS.filter(dataset="e"), scope("A", "B")) is None
+    assert figure_of(gain_by_question, scope("A"), utility=table, queries=QUESTIONS) is None
+    others = QUESTIONS.filter(dataset="e")
+    assert figure_of(gain_by_question, scope("A", "B"), utility=table, queries=others) is None
 
 
 def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:
@@ -202,7 +207,8 @@ def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:
         answers=["a"],
         score="em",
     )
-    bars = data_of(gain_by_question(utility_of(columns), questions, scope("A", "B")))
+    tables = {"utility": utility_of(columns), "queries": questions}
+    bars = data_of(figure_of(gain_by_question, scope("A", "B"), **tables))
     assert len(bars) == MAX_BARS
     assert {bar["questions"] for bar in bars} == {2, 3}
     wanted = sorted((a - b for a, b in zip(*columns.values(), strict=True)), reverse=True)
@@ -218,12 +224,15 @@ def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:
 def test_what_cannot_be_shown_of_harm_is_said() -> None:
     lists = frame(RUNS, [{"run_id": "A", "query_id": "q0", "rank": 1, "doc_id": "x"}])
     rows = [{"annotator": "erag", "query_id": "q0", "doc_id": "x", "label": 0.5}]
-    figure = shares_by_rank(frame(LABELS, rows, reader="R", score="em"), lists, QUESTIONS, scope("A"))
+    tables = {"runs": lists, "queries": QUESTIONS}
+    labels = frame(LABELS, rows, reader="R", score="em")
+    figure = figure_of(shares_by_rank, scope("A"), labels=labels, **tables)
     assert figure is not None
     assert "Harm is not shown" in figure.caption
     assert "any score above 0 counts as useful" in figure.caption
     rows = [{"annotator": "provenance", "query_id": "q0", "doc_id": "x", "label": 1.0}]
-    assert shares_by_rank(frame(LABELS, rows, reader="", score=""), lists, QUESTIONS, scope("A")) is None
+    labels = frame(LABELS, rows, reader="", score="")
+    assert figure_of(shares_by_rank, scope("A"), labels=labels, **tables) is None
 
 
 def correlations_of(values: dict[tuple[str, str, str], float | None], **more: object) -> pl.DataFrame:
@@ -265,8 +274,8 @@ TAUS: dict[tuple[str, str, str], float | None] = {
 
 def test_agreement_without_any_value_is_not_drawn() -> None:
     nothing = correlations_of(dict.fromkeys(TAUS))
-    assert agreement_by_annotator(nothing, scope("A")) is None
-    assert agreement_by_annotator(nothing.clear(), scope("A")) is None
+    assert not list(agreement_by_annotator(nothing, scope("A")))
+    assert not list(agreement_by_annotator(nothing.clear(), scope("A")))
 
 
 # --- cost ---
@@ -332,8 +341,7 @@ def test_the_cost_of_a_label_is_its_distinct_requests_for_each_question() -> Non
 def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
     taus: dict[tuple[str, str, str], float | None] = {**TAUS, ("my.module:own", "P", "A"): 0.3}
     given = (labels_by("erag", "provenance", "my.module:own"), frame(REQUESTS, ASKED, reader="R"), QUESTIONS)
-    figure = cost_against_agreement(correlations_of(taus), *given, scope("A"))
-    assert figure is not None
+    (figure,) = cost_against_agreement(correlations_of(taus), *given, scope("A"))
     assert [(row["label"], row["value"]) for row in figure.data.drop_nulls("requests").to_dicts()] == [
         ("provenance: P@2 (0.0 requests)", 0.1),
         ("erag: AP@2 (1.5 requests)", 0.95),
@@ -345,10 +353,10 @@ def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
 def test_cost_is_not_drawn_where_all_labels_cost_the_same_or_nothing_is_known_of_it() -> None:
     only = correlations_of({("provenance", "P", "A"): 0.1, ("contains_answer_dpr", "P", "A"): 0.2})
     requests, free = frame(REQUESTS, ASKED, reader="R"), labels_by("provenance", "contains_answer_dpr")
-    assert cost_against_agreement(only, free, requests, QUESTIONS, scope("A")) is None
+    assert not list(cost_against_agreement(only, free, requests, QUESTIONS, scope("A")))
     unasked = requests.clear()
     both = labels_by("erag", "provenance")
-    assert cost_against_agreement(correlations_of(TAUS), both, unasked, QUESTIONS, scope("A")) is None
+    assert not list(cost_against_agreement(correlations_of(TAUS), both, unasked, QUESTIONS, scope("A")))
 
 
 # --- the papers' and the benchmark's ---

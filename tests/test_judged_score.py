@@ -18,13 +18,14 @@ from typing import Any
 
 import polars as pl
 import pytest
+from given_results import results
 from hypothesis import given
 from hypothesis import strategies as st
 from misbehaving_server import Asked, MisbehavingServer, Reply, error_reply, serving
 from served_jobs import PRICES, config_of, judge_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
-from erag_ray.analyses.outputs import judgement_warnings
+from erag_ray.analyses.outputs import warn_of_judgements
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
@@ -683,7 +684,7 @@ def test_many_outputs_without_a_judgement_are_a_warning() -> None:
         "num_outputs": 100,
         "num_unusable": 2,
     }
-    (line,) = judgement_warnings(pl.DataFrame([row]))
-    assert line.startswith("d, first 5 documents: 2.0% of the outputs have no judgement")
+    (note,) = warn_of_judgements(results(judgements=pl.DataFrame([row])))
+    assert note.text.startswith("d, first 5 documents: 2.0% of the outputs have no judgement")
     for few in ({"num_unusable": 1}, {"num_outputs": 10}):
-        assert not list(judgement_warnings(pl.DataFrame([{**row, **few}])))
+        assert not list(warn_of_judgements(results(judgements=pl.DataFrame([{**row, **few}]))))

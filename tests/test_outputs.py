@@ -13,9 +13,9 @@ from given_results import results
 from tiny import Tiny, make_tables, table
 
 from erag_ray.analyses import best_depths as of_depths
+from erag_ray.analyses import outputs as of_outputs
 from erag_ray.analyses.best_depths import BEST_DEPTHS
 from erag_ray.analyses.means import MEANS
-from erag_ray.analyses.outputs import output_warnings
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
@@ -136,7 +136,8 @@ NO_MEANS = pl.DataFrame(MEANS.empty())
 
 
 def warned(outputs: list[str | None], answers: list[str], **settings: object) -> str:
-    return "\n".join(output_warnings(*described(outputs, answers, **settings), NO_MEANS))  # type: ignore[arg-type]
+    tables = dict(zip(("outputs", "common_outputs"), described(outputs, answers, **settings), strict=True))  # type: ignore[arg-type]
+    return "\n".join(note.text for note in of_outputs.show_all(results(**tables)))
 
 
 def test_odd_shares_are_warned_about() -> None:
@@ -161,7 +162,8 @@ def test_a_reader_below_the_most_common_answer_and_a_fall_with_depth_are_warned_
     means = frame([mean], NO_MEANS.schema)
     best = frame([("d", "r", "accuracy", "A", 1, 10, 0.14, 0.05, 0.2, 40)], NO_DEPTHS.schema)
     notes = [note.text for note in of_depths.show_all(results(best_depths=best))]
-    text = "\n".join([*output_warnings(outputs, common, means), *notes])
+    odd = of_outputs.show_all(results(outputs=outputs, common_outputs=common, means=means))
+    text = "\n".join([*(note.text for note in odd), *notes])
     assert (
         "d: the reader's best utility is 0.250, and the most common gold answer alone, 'REFUTES', scores 0.750"
         in text

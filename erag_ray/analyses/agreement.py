@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import polars as pl
 
@@ -22,7 +22,7 @@ from erag_ray.analyses.order import (
 )
 from erag_ray.analyses.parts.formats import MISSING
 from erag_ray.analyses.parts.model import Figure, Table
-from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name, present
+from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name
 from erag_ray.analyses.scope import Scope
 from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, no_documents, unrelated_pairs
 from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
@@ -32,6 +32,12 @@ from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
 ANSWERED_BY = {ANSWER.name: [kind.name for kind in (ANSWER, EARLY_STOPPED, VERDICT)]}
 """Kind of request -> kinds that can replace it."""
 AGREEMENT, CEILING = "agreement", "ceiling"
+INTERVALS: Mapping[str, Any] = {
+    "mark": "interval",
+    **{"x": "value", "y": "label", "low": "low", "high": "high"},
+    "rules": {"no agreement": 0.0},
+}
+"""Fields of `Figure` of agreements with their intervals."""
 
 
 def show(view: View) -> Iterator[Figure]:
@@ -40,33 +46,26 @@ def show(view: View) -> Iterator[Figure]:
         return
     correlations, results = informative(view.rows(CORRELATIONS)), view.results
     others = (results[LABELS], results[REQUESTS], results[QUERIES])
-    yield from present(
-        agreement_by_annotator(correlations, view.scope),
-        cost_against_agreement(correlations, *others, view.scope),
-    )
+    yield from agreement_by_annotator(correlations, view.scope)
+    yield from cost_against_agreement(correlations, *others, view.scope)
 
 
-def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure | None:
+def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
     """Plot each annotator's agreement with utility, with interval and ceiling, a panel per run."""
     best, symbol = _of_scope(correlations, scope)
     if best.is_empty():
-        return None
+        return
     columns = ["label", "run", "value", "low", "high", "kind", "questions"]
     ceilings = best.drop_nulls("ceiling").with_columns(
         value="ceiling", low=None, high=None, kind=pl.lit(CEILING)
     )
     both = pl.concat([ceilings.select(columns), best.select(columns)], how="vertical_relaxed")
-    return Figure(
+    yield Figure(
+        **INTERVALS,
         data=both,
-        mark="interval",
-        x="value",
-        y="label",
-        low="low",
-        high="high",
         color="kind",
         color_names=(AGREEMENT, CEILING),
         facet="run",
-        rules={"no agreement": 0.0},
         x_title=f"{symbol} with end-to-end utility",
         caption="Over questions. Of each annotator the measure that agrees best on average over the runs shown, with "
         f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{scope.notes}",
@@ -111,7 +110,7 @@ def cost_against_agreement(
     requests: pl.DataFrame,
     queries: pl.DataFrame,
     scope: Scope,
-) -> Figure | None:
+) -> Iterator[Figure]:
     """Plot each annotator's agreement for the best run, sorted by the requests to a model that its labels take."""
     best, symbol = _of_scope(correlations, scope)
     best = best.filter(run=scope.runs[0])
@@ -119,7 +118,7 @@ def cost_against_agreement(
     rows = best.join(costs, on="annotator", maintain_order="left").sort("requests", maintain_order=True)
     # if all labels cost the same there is no trade-off to show
     if rows["requests"].n_unique() < 2:
-        return None
+        return
     # such as erag: P@50 (82.3 requests)
     with_cost = pl.format("{} ({} requests)", "label", pl.col("requests").round(1))
     columns = ("label", "requests", "value", "low", "high", "questions")
@@ -127,14 +126,9 @@ def cost_against_agreement(
     left_out = (
         f" Left out, since their numbers of requests are unknown: {', '.join(unknown)}." if unknown else ""
     )
-    return Figure(
+    yield Figure(
+        **INTERVALS,
         data=rows.with_columns(label=with_cost).select(*columns),
-        mark="interval",
-        x="value",
-        y="label",
-        low="low",
-        high="high",
-        rules={"no agreement": 0.0},
         x_title=f"{symbol} with end-to-end utility",
         caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
         "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "
@@ -168,7 +162,6 @@ def requests_by_annotator(
 
 
 def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int | None:
-    """Return the number of distinct requests for an annotator's labels; None if unknown."""
     if name not in ANNOTATORS:
         return None
     parts = [_requests_of(spec, labels, single) for spec in ANNOTATORS[name].requests]

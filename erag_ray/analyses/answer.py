@@ -45,7 +45,9 @@ def _ranked(standing: Standing, mean: str) -> str:
     worse = sorted(standing.of_state("worse"), key=lambda one: one.difference or 0.0)
     rest = [rival for rival in standing.rivals if rival.state != "worse" and rival.run not in elsewhere]
     is_alone = len(standing.leaders) == 1
-    others = _nearest(standing) + _worse(worse if rest or not is_alone else worse[1:])
+    named = [f"{one.run} by {_number(one.difference, _digits([one.difference or 0]))}" for one in worse]
+    named = named if rest or not is_alone else named[1:]
+    others = _nearest(standing) + (f"; worse: {_listed(named)}" if named else "")
     if not standing.rivals and not elsewhere:
         return f"{names} have the same mean: {mean}"
     if is_alone and not rest:
@@ -125,16 +127,9 @@ def _digits(values: Sequence[float]) -> int:
 
 
 def _corrected(standing: Standing) -> str:
-    """Return what interval and p-value are corrected for."""
     num_runs, num_depths = len(standing.runs) + len(standing.not_judged), len(standing.depths)
     parts = [f"{num_runs} runs"] * (num_runs > 2) + [f"{num_depths} depths"] * (num_depths > 1)
     return f" (Holm, {', '.join(parts)})" if parts else ""
-
-
-def _worse(rivals: Sequence[Comparison]) -> str:
-    """Return the runs that are worse and by how much, nearest first."""
-    named = [f"{one.run} by {_number(one.difference, _digits([one.difference or 0]))}" for one in rivals]
-    return f"; worse: {_listed(named)}" if named else ""
 
 
 def needed_questions(standing: Standing) -> Iterator[Finding]:
@@ -210,7 +205,6 @@ def _listed(names: Sequence[str], last: str = ", ", between: str = ", ") -> str:
 
 
 def listed_and(names: Sequence[str]) -> str:
-    """Join at most `NUM_NAMED` names, the last one by "and"."""
     return _listed(names, " and ")
 
 

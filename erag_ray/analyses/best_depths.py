@@ -22,6 +22,7 @@ BEST_DEPTHS = table_schema(
     "best_depths",
     "dataset* reader* score* run_id* depth deepest difference? low? high? num_queries",
 )
+IS_SETTLED = (pl.col("low") > 0) | (pl.col("high") < 0)
 Row = tuple[object, ...]
 
 
@@ -78,7 +79,7 @@ def show(view: View) -> Iterator[Part]:
             "Since the best depth is chosen by the same queries, the difference is a little too large.",
             **view.about("best_depths", "how many documents serve the reader best"),
         )
-    largest = _settled(rows).sort(pl.col("difference").abs(), "run_id", descending=[True, False])
+    largest = rows.filter(IS_SETTLED).sort(pl.col("difference").abs(), "run_id", descending=[True, False])
     for row in rows_of(largest.head(1)):
         sign = 1 if row["difference"] > 0 else -1
         low, high = sorted((sign * row["low"], sign * row["high"]))
@@ -94,13 +95,8 @@ def _gain(row: Mapping[str, Any]) -> Value:
     return estimate(row, "difference")
 
 
-def _settled(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.filter((pl.col("low") > 0) | (pl.col("high") < 0))
-
-
 def show_all(results: Results) -> Iterator[Note]:
-    """Yield a warning for each run that serves the reader better with fewer documents."""
-    for row in rows_of(_settled(results[BEST_DEPTHS]).sort("dataset", "run_id")):
+    for row in rows_of(results[BEST_DEPTHS].filter(IS_SETTLED).sort("dataset", "run_id")):
         difference = with_interval(row["difference"], row["low"], row["high"])
         text = f"{row['dataset']}, {row['run_id']}: fewer documents serve this reader better: best depth"
         text += f" {row['depth']}, difference from depth {row['deepest']} {difference}"

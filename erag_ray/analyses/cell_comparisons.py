@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.cell_shares import RATE_HEADS, RATES
-from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, columns_of_cells, is_one_of, of_measure
-from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_run, table_of
+from erag_ray.analyses.cell_shares import RATE_HEADS
+from erag_ray.analyses.cells import CELL_WORDS, CELLS, RATES, columns_of_cells, events_of, of_measure
+from erag_ray.analyses.columns import DatasetColumns, by_run, table_of
 from erag_ray.analyses.comparisons import comparisons
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
-from erag_ray.analyses.paired import NOT_JUDGED, TEST_FIELDS, pair_name
+from erag_ray.analyses.paired import FIGURE_COLUMNS, NOT_JUDGED, TEST_FIELDS, pair_name
 from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
 from erag_ray.analyses.settings import Floats, Settings
@@ -24,8 +24,7 @@ from erag_ray.store.schemas import QUERIES, conform, table_schema
 
 CELL_COMPARISONS = table_schema(
     "cell_comparisons",
-    "dataset* reader* score* cell* run_a* run_b* depth* difference? low? high? p_value? low_adjusted? "
-    "high_adjusted? p_adjusted? effect_size? detectable? num_needed? num_queries num_dropped reason?",
+    f"dataset* reader* score* cell* run_a* run_b* depth* {FIGURE_COLUMNS}",
 )
 
 
@@ -34,22 +33,22 @@ def cell_comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> 
 
     The events of a rate are compared over the questions that count for it in both runs.
     """
-    rows = comparisons([_indicators(dataset) for dataset in datasets], settings)
+    of_events = [
+        replace(
+            dataset,
+            columns=[
+                ({**name, "measure": event}, has_event)
+                for name, column in of_measure(dataset, "cell")
+                for event, has_event in events_of(column)
+            ],
+        )
+        for dataset in datasets
+    ]
+    rows = comparisons(of_events, settings)
     is_rate = pl.col("measure").is_in(list(RATES)) & (pl.col("reason") == NOT_JUDGED)
     reason = pl.when(is_rate).then(pl.lit("no question counts for the rate in both runs"))
     named = rows.with_columns(cell="measure", reason=reason.otherwise("reason"))
     return pl.DataFrame(conform(named.select(CELL_COMPARISONS.columns.names), CELL_COMPARISONS))
-
-
-def _indicators(dataset: DatasetColumns) -> DatasetColumns:
-    """Columns that are 1 where a question is in a cell or has a rate's event, under the name of either as measure."""
-    columns: list[NamedColumn] = []
-    for name, column in of_measure(dataset, "cell"):
-        columns += [({**name, "measure": cell}, is_one_of(column, [cell])) for cell in CELL_NAMES]
-        for rate, (event, among) in RATES.items():
-            counts = is_one_of(column, among) == 1
-            columns.append(({**name, "measure": rate}, np.where(counts, is_one_of(column, event), np.nan)))
-    return replace(dataset, columns=columns)
 
 
 def show(view: View) -> Iterator[Table]:
@@ -113,7 +112,7 @@ def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     one of ``only_a`` and ``only_b``, are the smaller ones of theirs.
     """
     rows = [
-        (dataset.dataset, name["reader"], name["score"], a, b, name["depth"], *figures)
+        {**name, "dataset": dataset.dataset, "run_a": a, "run_b": b, **figures}
         for dataset in datasets
         for name, runs in by_run(of_measure(dataset, "alone"))
         for a, b in itertools.combinations(sorted(runs), 2)
@@ -124,8 +123,8 @@ def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
 
 def _complement(
     a: Floats, b: Floats, confidence: float, clusters: Clusters | None
-) -> Iterator[tuple[object, ...]]:
-    """Quantity, share, low, high and counts, of two columns [num_queries] of 0, 1 and NaN."""
+) -> Iterator[Mapping[str, object]]:
+    """Yield each quantity with its share, of two columns [num_queries] of 0, 1 and NaN."""
     known = ~np.isnan(a + b)
     in_a, in_b, count = a == 1, b == 1, int(known.sum())
     events = (in_a, in_b, in_a & ~in_b, in_b & ~in_a, in_a | in_b)
@@ -133,8 +132,9 @@ def _complement(
     # what A or B has beyond the better one is what the worse one alone has
     ends = zip(shares[2], shares[3], strict=True)
     gain = [None if one is None or other is None else min(one, other) for one, other in ends]
-    for quantity, interval in zip(COMPLEMENT_QUANTITIES, [*shares, gain], strict=True):
-        yield (quantity, *interval, count, len(a) - count)
+    for quantity, (share, low, high) in zip(COMPLEMENT_QUANTITIES, [*shares, gain], strict=True):
+        figures = {"quantity": quantity, "share": share, "low": low, "high": high}
+        yield {**figures, "num_queries": count, "num_dropped": len(a) - count}
 
 
 def show_complements(view: View) -> Iterator[Table]:

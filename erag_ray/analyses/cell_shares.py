@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, CELLS_MEANING, columns_of_cells, of_measure
+from erag_ray.analyses.cells import (
+    CELL_WORDS,
+    CELLS,
+    CELLS_MEANING,
+    RATES,
+    columns_of_cells,
+    events_of,
+    of_measure,
+)
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.parts.formats import counted
-from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Plain, Table, Value
+from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, estimate, names, rows_of
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import slices_of, with_slices
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import SUFFICES
-from erag_ray.measures.agreement import Clusters, share_of, wilson_interval
+from erag_ray.measures.agreement import Clusters, share_of
 from erag_ray.store.schemas import QUERIES, SLICES, STRING, table_schema
 
 CELL_SHARES = table_schema(
@@ -29,14 +37,6 @@ CELL_SHARES = table_schema(
     value=STRING,
 )
 """Shares among all questions (slice ""), or among those of a slice; two rows are `RATES`."""
-RATES: Mapping[str, tuple[Collection[str], Collection[str]]] = {
-    "combined_given_list": (("combined",), ("found", "kept", "combined", "list_only")),
-    "distracted_given_alone": (
-        ("distracted", "distracted_known"),
-        ("found", "kept", "distracted", "distracted_known"),
-    ),
-}
-"""Rate -> its event, and the questions that it is taken over, both as cells."""
 RATE_HEADS = {
     "combined_given_list": Column(
         "only together / list suffices",
@@ -74,31 +74,63 @@ def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
 
 def _shares(column: Floats, confidence: float, clusters: Clusters | None) -> Iterator[Mapping[str, object]]:
     """Yield each cell or rate, its share with the interval, and the counts behind it."""
-    known = column[~np.isnan(column)].astype(np.int64)
-    counts = dict(zip(CELL_NAMES, np.bincount(known, minlength=len(CELL_NAMES)).tolist(), strict=True))
-    every = {name: ((name,), CELL_NAMES) for name in CELL_NAMES}
-    for name, (event, among) in {**every, **RATES}.items():
-        positive, count = sum(counts[cell] for cell in event), sum(counts[cell] for cell in among)
-        if clusters is None:
-            share, low, high = wilson_interval(positive, count, confidence)
-        else:
-            places, counting = ([CELL_NAMES.index(cell) for cell in cells] for cells in (event, among))
-            events = np.where(np.isin(column, counting), np.isin(column, places), np.nan)
-            share, low, high = share_of(events, confidence, clusters)
-        figures = {"cell": name, "share": share, "low": low, "high": high, "num_positive": positive}
-        yield {**figures, "num_queries": count, "num_dropped": len(column) - len(known)}
+    for name, events in events_of(column):
+        share, low, high = share_of(events, confidence, clusters)
+        yield {
+            "cell": name,
+            "share": share,
+            "low": low,
+            "high": high,
+            "num_positive": int(np.nansum(events)),
+            "num_queries": int((~np.isnan(events)).sum()),
+            "num_dropped": int(np.isnan(column).sum()),
+        }
 
 
 def show(view: View) -> Iterator[Part]:
-    """Yield the shares of cells and the two rates of every run, and the shares by slice."""
+    """Yield the shares of cells and the two rates of every run, and the shares by slice at the largest depth."""
     rows = _of_lists(view)
     of_all, of_slices = rows.filter(slice=""), rows.filter(pl.col("slice") != "")
+    intervals = f"{view.results.confidence:.0%} Wilson intervals"
     if of_all.height:
         yield from _bars(view, of_all)
-        yield cell_table(view, of_all)
-        yield rate_table(view, of_all)
+        threshold = view.results.threshold
+        least, most = SUFFICES if threshold is None else threshold, max(of_all["num_dropped"], default=0)
+        dropped = (
+            f"Left out, since something was not judged: up to {counted(most, 'question')}. " if most else ""
+        )
+        yield _crosstab(
+            of_all,
+            {"run_id": "run", "depth": "documents"},
+            CELL_COLUMNS,
+            caption="Share of questions, by whether a single document, the whole list, and the reader without "
+            f"documents suffice (a label or a score of at least {least:g}), with {intervals}. "
+            + "; ".join(f"{CELL_WORDS[cell]}: {text}" for cell, text in CELLS_MEANING.items())
+            + f". {dropped}Question by question in the table cells.",
+            is_main=True,
+            **view.about("cells", "where a list helps, and where eRAG's label fails"),
+        )
+        yield _crosstab(
+            of_all,
+            {"run_id": "run", "depth": "documents"},
+            RATE_HEADS,
+            caption=f"With {intervals} and the number of questions that each is taken over. Only together: what "
+            "helped lies in several documents, so no label of one document shows it. Lost in the list: a single "
+            "document suffices, and its list does not. If both are rare, labels of single documents represent the "
+            "list well.",
+            is_main=True,
+            **view.about("label-failures", "how often eRAG's label and the list disagree"),
+        )
     if of_slices.height:
-        yield cell_slice_table(view, of_slices.filter(pl.col("depth") == pl.col("depth").max()))
+        deepest = of_slices.filter(pl.col("depth") == pl.col("depth").max())
+        yield _crosstab(
+            deepest,
+            {"slice": "slice", "value": "value", "run_id": "run"},
+            CELL_COLUMNS,
+            caption=f"As the table of all questions, for lists of {counted(deepest['depth'][0], 'document')}, with "
+            f"{intervals}. Other depths are in the table cell_shares.",
+            **view.about("cells-by-slice", "where a list helps, by slice of the questions"),
+        )
     if view.standing is not None:
         yield from failures_of_labels(of_all, view.standing)
 
@@ -111,11 +143,15 @@ def _of_lists(view: View) -> pl.DataFrame:
     return numbered.sort(pl.col("row").min().over("slice", "value"), "run_number", "depth", "row")
 
 
-def _groups(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[tuple[Plain, ...], pl.DataFrame]]:
-    """Yield what names a list, and its rows, with one for the number of questions that have a cell."""
-    for key, part in rows.group_by(keys, maintain_order=True):
-        questions = part.filter(cell="found").with_columns(cell=pl.lit("questions"))
-        yield tuple(map(str, key)), pl.concat([part, questions])
+def _crosstab(
+    rows: pl.DataFrame, keys: Mapping[str, str], cells: Mapping[str, Column], **about: Any
+) -> Table:
+    """Return shares by cell or rate, with a row for each of the keys: column of ``rows`` -> its header."""
+    # the number of questions that have a cell is a column like the shares
+    questions = rows.filter(cell="found").with_columns(cell=pl.lit("questions"))
+    groups = pl.concat([rows, questions]).group_by(list(keys), maintain_order=True)
+    named = ((tuple(map(str, key)), part) for key, part in groups)
+    return crosstab(named, names(*keys.values()), "cell", cells, _share, **about)
 
 
 def _share(row: Mapping[str, Any]) -> Value:
@@ -124,58 +160,6 @@ def _share(row: Mapping[str, Any]) -> Value:
     if row["share"] is None:
         return Value(reason="no question counts for it")
     return estimate(row, "share", note=f"n={row['num_queries']}" if row["cell"] in RATES else "")
-
-
-def cell_table(view: View, rows: pl.DataFrame) -> Table:
-    """Return the share of every cell, per run and depth."""
-    threshold = view.results.threshold
-    least, most = SUFFICES if threshold is None else threshold, max(rows["num_dropped"], default=0)
-    dropped = f"Left out, since something was not judged: up to {counted(most, 'question')}. " if most else ""
-    return crosstab(
-        _groups(rows, ["run_id", "depth"]),
-        names("run", "documents"),
-        "cell",
-        CELL_COLUMNS,
-        _share,
-        caption="Share of questions, by whether a single document, the whole list, and the reader without documents "
-        f"suffice (a label or a score of at least {least:g}), with {view.results.confidence:.0%} Wilson intervals. "
-        + "; ".join(f"{CELL_WORDS[cell]}: {text}" for cell, text in CELLS_MEANING.items())
-        + f". {dropped}Question by question in the table cells.",
-        is_main=True,
-        **view.about("cells", "where a list helps, and where eRAG's label fails"),
-    )
-
-
-def rate_table(view: View, rows: pl.DataFrame) -> Table:
-    """Return the two rates at which the label and the list disagree, per run and depth."""
-    return crosstab(
-        _groups(rows, ["run_id", "depth"]),
-        names("run", "documents"),
-        "cell",
-        RATE_HEADS,
-        _share,
-        caption=f"With {view.results.confidence:.0%} Wilson intervals and the number of questions that each is taken "
-        "over. Only together: what helped lies in several documents, so no label of one document shows it. Lost "
-        "in the list: a single document suffices, and its list does not. If both are rare, labels of single documents "
-        "represent the list well.",
-        is_main=True,
-        **view.about("label-failures", "how often eRAG's label and the list disagree"),
-    )
-
-
-def cell_slice_table(view: View, rows: pl.DataFrame) -> Table:
-    """Return the shares of cells by slice, at the largest depth."""
-    documents = counted(max(rows["depth"], default=0), "document")
-    return crosstab(
-        _groups(rows, ["slice", "value", "run_id"]),
-        names("slice", "value", "run"),
-        "cell",
-        CELL_COLUMNS,
-        _share,
-        caption=f"As the table of all questions, for lists of {documents}, with {view.results.confidence:.0%} Wilson "
-        "intervals. Other depths are in the table cell_shares.",
-        **view.about("cells-by-slice", "where a list helps, by slice of the questions"),
-    )
 
 
 OUTCOMES = {

@@ -8,7 +8,7 @@ lost among others (distracted): the shares of these two bound how far it can be 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -60,6 +60,14 @@ CELL_WORDS: dict[str, str] = {
 }
 """Cell -> its name where a person reads."""
 CELL_NAMES = list(CELLS_MEANING)
+RATES: Mapping[str, tuple[Collection[str], Collection[str]]] = {
+    "combined_given_list": (("combined",), ("found", "kept", "combined", "list_only")),
+    "distracted_given_alone": (
+        ("distracted", "distracted_known"),
+        ("found", "kept", "distracted", "distracted_known"),
+    ),
+}
+"""Rate -> its event, and the questions that it is taken over, both as cells."""
 _NONE_ELIGIBLE = pl.DataFrame(schema={"query_id": pl.String, "reader": pl.String, "score": pl.String})
 
 
@@ -116,12 +124,10 @@ def _first_ranks(
 
 
 def cells_of(evaluation: Evaluation) -> pl.DataFrame:
-    """Return CELLS of a job."""
     return evaluation.tables.read(CELLS)
 
 
 def columns_of_cells(evaluation: Evaluation) -> list[DatasetColumns]:
-    """Return the `cell_columns` of every dataset."""
     return cell_columns(evaluation.once(cells_of), evaluation.inputs.queries, evaluation.settings)
 
 
@@ -149,9 +155,14 @@ def of_measure(dataset: DatasetColumns, measure: str) -> list[NamedColumn]:
     return [item for item in dataset.columns if item[0]["measure"] == measure]
 
 
-def is_one_of(column: Floats, names: Collection[str]) -> Floats:
-    """1 where the question is in one of these cells, 0 where it is in another, NaN where it is in none."""
-    return np.where(np.isnan(column), np.nan, np.isin(column, [CELL_NAMES.index(name) for name in names]))
+def events_of(column: Floats) -> Iterator[tuple[str, Floats]]:
+    """Yield each cell and each of `RATES`, and a column: 1 where the question has its event, NaN where not counted."""
+    cells = {name: ((name,), CELL_NAMES) for name in CELL_NAMES}
+    for name, (event, among) in {**cells, **RATES}.items():
+        is_event, is_counted = (
+            np.isin(column, [CELL_NAMES.index(cell) for cell in of]) for of in (event, among)
+        )
+        yield name, np.where(is_counted, is_event, np.nan)
 
 
 def _make(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:

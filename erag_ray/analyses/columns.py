@@ -97,12 +97,10 @@ class DatasetColumns:
 
     @property
     def of_runs(self) -> list[NamedColumn]:
-        """Return the columns of the compared runs, without the references."""
         return without_references(self.columns)
 
 
 def without_references(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
-    """Return the columns of the compared runs."""
     return [item for item in columns if item[0]["run_id"] not in REFERENCES]
 
 
@@ -150,7 +148,6 @@ def in_clusters(queries: pl.DataFrame, clusters: pl.DataFrame | None) -> pl.Data
 
 
 def _draws(queries: pl.DataFrame, settings: Settings) -> Draws:
-    """Return the draws of the queries of one dataset."""
     count, seed, numbers = queries.height, settings.seed, None
     if "cluster" in queries.columns and queries["cluster"].n_unique() < count:
         numbers = queries["cluster"].to_numpy() - queries["cluster"][0]

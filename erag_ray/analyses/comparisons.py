@@ -12,11 +12,16 @@ from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
-from erag_ray.analyses.paired import DIFFERENCE_FIELDS, compare_runs, pair_name, paired_caption
+from erag_ray.analyses.paired import (
+    DIFFERENCE_FIELDS,
+    FIGURE_COLUMNS,
+    compare_runs,
+    pair_name,
+    paired_caption,
+)
 from erag_ray.analyses.parts.formats import counted, utility_name
 from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
-from erag_ray.analyses.parts.shapes import about, field, listing, name_field, present, rows_of
-from erag_ray.analyses.scope import Scope
+from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.analyses.standing import Pairs, Standing
 from erag_ray.annotators import label_sign
@@ -25,9 +30,7 @@ from erag_ray.store.schemas import table_schema
 
 COMPARISONS = table_schema(
     "comparisons",
-    "dataset* reader* score* annotator* run_a* run_b* depth* measure* cutoff* ideal* difference? low? "
-    "high? p_value? low_adjusted? high_adjusted? p_adjusted? effect_size? detectable? num_needed? "
-    "num_queries num_dropped reason?",
+    f"dataset* reader* score* annotator* run_a* run_b* depth* measure* cutoff* ideal* {FIGURE_COLUMNS}",
 )
 MAX_SHOWN = 20
 """With more runs, only pairs with the best run are shown."""
@@ -128,7 +131,10 @@ def show_all(results: Results) -> Iterator[Table]:
     for dataset, ranking in results.rankings.items():
         of_dataset = used.filter(dataset=dataset)
         deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max())
-        rows += _against_best(deepest, ranking[:MAX_RUNS])
+        best, others = ranking[:1], ranking[1:MAX_RUNS]
+        from_best = _exchanged(deepest, pl.col("run_b").is_in(best)).filter(pl.col("run_a").is_in(best))
+        against = {row["run_b"]: row for row in rows_of(from_best)}
+        rows += [against[run] for run in others if run in against]
     yield listing(
         rows,
         (
@@ -144,20 +150,20 @@ def show_all(results: Results) -> Iterator[Table]:
     )
 
 
-def _against_best(rows: pl.DataFrame, runs: Sequence[str]) -> Iterator[dict[str, Any]]:
-    pairs = {frozenset((row["run_a"], row["run_b"])): row for row in rows_of(rows)}
-    for other in runs[1:]:
-        row = pairs.get(frozenset((runs[0], other)))
-        if row is not None:
-            yield row if row["run_a"] == runs[0] else _exchanged(row)
-
-
-def _exchanged(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of COMPARISONS with the two runs exchanged."""
+def _exchanged(rows: pl.DataFrame, is_reversed: pl.Expr) -> pl.DataFrame:
+    """Return rows of COMPARISONS with the two runs exchanged where a condition holds."""
     ends = {"low": "high", "high": "low", "low_adjusted": "high_adjusted", "high_adjusted": "low_adjusted"}
-    other = {"difference": "difference", "effect_size": "effect_size", **ends}
-    negative = {name: None if row[key] is None else 0.0 - row[key] for name, key in other.items()}
-    return {**row, **negative, "run_a": row["run_b"], "run_b": row["run_a"]}
+    negative = {"difference": "difference", "effect_size": "effect_size", **ends}
+    return rows.with_columns(
+        *(
+            pl.when(is_reversed).then(b).otherwise(a).alias(a)
+            for a, b in (("run_a", "run_b"), ("run_b", "run_a"))
+        ),
+        *(
+            pl.when(is_reversed).then(0.0 - pl.col(opposite)).otherwise(name).alias(name)
+            for name, opposite in negative.items()
+        ),
+    )
 
 
 ANALYSIS = Analysis(
@@ -174,30 +180,26 @@ ANALYSIS = Analysis(
 SIGNIFICANT, NOT_SIGNIFICANT = "significant (Holm)", "inconclusive"
 
 
-def show_differences(view: View) -> Iterator[Figure]:
-    """Yield the figure, if runs are compared."""
-    if view.scope is not None:
-        yield from present(run_differences(view.rows(COMPARISONS), view.scope))
-
-
-def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
+def run_differences(view: View) -> Iterator[Figure]:
     """Plot the difference in utility of all pairs of runs with its interval, a panel per depth, the largest first.
 
     A pair is named ``better - worse`` and sorted by its difference at the largest depth of its comparisons.
     """
-    pairs = comparisons.filter(
+    scope = view.scope
+    if scope is None:
+        return
+    pairs = view.rows(COMPARISONS).filter(
         pl.col("run_a").is_in(scope.runs) & pl.col("run_b").is_in(scope.runs),
-        dataset=scope.dataset,
         annotator=END_TO_END,
         reader=scope.reader,
         score=scope.score,
     )
     compared = pairs.drop_nulls("difference")
     if compared.is_empty():
-        return None
+        return
     num_missing = pairs.height - compared.height
     missing = f" Not compared: {num_missing} of {pairs.height} (too few questions)." if num_missing else ""
-    return Figure(
+    yield Figure(
         data=_oriented(compared, 1 - scope.confidence),
         mark="interval",
         x="difference",
@@ -213,7 +215,7 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
         "where one pair is compared) and p by sign flips, with Holm's correction over all pairs of runs and depths: an "
         f"interval excludes 0 exactly if the pair is significant.{missing}{scope.notes}",
         is_main=True,
-        **about(scope.dataset, "differences", f"differences of runs by utility (mean {scope.score})"),
+        **view.about("differences", f"differences of runs by utility (mean {scope.score})"),
     )
 
 
@@ -221,32 +223,25 @@ def _oriented(pairs: pl.DataFrame, alpha: float) -> pl.DataFrame:
     """Put the better run of each pair first, and sort by the difference at the largest depth, descending."""
     pair = ["run_a", "run_b"]
     deepest = pairs.sort("depth").group_by(pair).agg(size=pl.col("difference").last())
-    joined = pairs.join(deepest, on=pair)
-    is_reversed = pl.col("size") < 0
+    ordered = pairs.join(deepest, on=pair).sort(
+        pl.col("size").abs(), *pair, "depth", descending=[True, False, False, False]
+    )
     p_value = pl.col("p_adjusted")
     return (
-        joined.sort(pl.col("size").abs(), *pair, "depth", descending=[True, False, False, False])
+        _exchanged(ordered, pl.col("size") < 0)
+        .sort("depth", maintain_order=True)
         .select(
-            pair=pl.when(is_reversed)
-            .then(pl.format("{} - {}", "run_b", "run_a"))
-            .otherwise(pl.format("{} - {}", "run_a", "run_b")),
+            pair=pl.format("{} - {}", *pair),
             documents=pl.when(pl.col("depth") > 0)
             .then(pl.format("k = {}", "depth"))
             .otherwise(pl.lit("end to end")),
-            difference=_signed("difference", "difference", is_reversed),
-            low=_signed("low_adjusted", "high_adjusted", is_reversed),
-            high=_signed("high_adjusted", "low_adjusted", is_reversed),
+            difference="difference",
+            low="low_adjusted",
+            high="high_adjusted",
             test=pl.when(p_value <= alpha).then(pl.lit(SIGNIFICANT)).otherwise(pl.lit(NOT_SIGNIFICANT)),
             p=p_value,
-            depth="depth",
         )
-        .sort("depth", maintain_order=True)
-        .drop("depth")
     )
 
 
-def _signed(column: str, opposite: str, is_reversed: pl.Expr) -> pl.Expr:
-    return pl.when(is_reversed).then(-pl.col(opposite)).otherwise(pl.col(column))
-
-
-OF_DIFFERENCES = Analysis(shows=(COMPARISONS,), show=show_differences)
+OF_DIFFERENCES = Analysis(shows=(COMPARISONS,), show=run_differences)

@@ -82,7 +82,6 @@ class Analysis:
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:
-        """All tables that it is shown from."""
         is_shown = self.show is not _nothing or self.show_all is not _nothing
         return (*([self.schema] if self.schema and is_shown else ()), *self.shows)
 
@@ -107,12 +106,10 @@ class Evaluation:
 
     @functools.cached_property
     def labels(self) -> pl.DataFrame:
-        """LABELS."""
         return self.tables.read(LABELS)
 
     @functools.cached_property
     def utility(self) -> pl.DataFrame:
-        """UTILITY."""
         return self.tables.read(UTILITY)
 
     @functools.cached_property
@@ -232,7 +229,6 @@ class Results:
 
     @property
     def alpha(self) -> float:
-        """The error that the job allows."""
         return 1 - self.confidence
 
     @property
@@ -257,7 +253,6 @@ class View:
     """Whether the job has no other dataset."""
 
     def rows(self, schema: TableSchema) -> pl.DataFrame:
-        """Return the rows of a table about this dataset."""
         table = self.results[schema]
         if "dataset" in schema.columns.names:
             return table.filter(dataset=self.dataset)

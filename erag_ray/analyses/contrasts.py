@@ -8,23 +8,16 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from erag_ray.analyses.columns import (
-    DatasetColumns,
-    Draws,
-    measured_and_used,
-    same_list,
-    table_of,
-)
+from erag_ray.analyses.columns import DatasetColumns, measured_and_used, same_list, table_of
 from erag_ray.analyses.contract import LABELLING, OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.order import by_measure, run_columns, symbol_of
 from erag_ray.analyses.parts.formats import counted, number, with_interval
 from erag_ray.analyses.parts.model import Finding, Part, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, estimate, names, rows_of
-from erag_ray.analyses.settings import ANY, OWN_LIST, Floats, Settings
+from erag_ray.analyses.settings import ANY, OWN_LIST, Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import agreement_sign, annotator_named
 from erag_ray.measures.agreement import Resampled, difference_of, holm, resampled_agreement
@@ -49,32 +42,57 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
     both. A measure that is constant there has no contrast. An annotator with measures of its own is contrasted with
     all measures of the others, and ``measure`` names both: "nDCG / UDCG".
     """
-    rows: list[Row] = []
-    for dataset in datasets:
-        measured, ends = measured_and_used(dataset.of_runs)
-        whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
-        for (target, y), statistic in itertools.product(ends, settings.statistics):
-            score = str(target["score"])
-            # eRAG's first: the others are its baselines
-            of_list = sorted(
-                (item for item in whole if same_list(item[0], target)),
-                key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])),
-            )
-            sides = _Sides(y, statistic, dataset.draws)
-            for first, second in itertools.combinations(of_list, 2):
-                if _are_contrasted(first[0], second[0]):
-                    signs = [
-                        agreement_sign(str(n["annotator"]), str(n["measure"]), score)
-                        for n, _ in (first, second)
-                    ]
-                    figures = sides.contrast(first[1], second[1], signs, settings.confidence)
-                    names = {
-                        "dataset": dataset.dataset,
-                        **_names(first[0], second[0]),
-                        "statistic": statistic,
-                    }
-                    rows.append({**names, "reader": target["reader"], "score": score, **figures})
+    rows = [
+        {"dataset": dataset.dataset, **row}
+        for dataset in datasets
+        for row in _contrasts_of(dataset, settings)
+    ]
     return table_of(rows, CONTRASTS)
+
+
+def _contrasts_of(dataset: DatasetColumns, settings: Settings) -> Iterator[Row]:
+    measured, ends = measured_and_used(dataset.of_runs)
+    whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
+    for (target, y), statistic in itertools.product(ends, settings.statistics):
+        # eRAG's first: the others are its baselines
+        of_list = sorted(
+            (item for item in whole if same_list(item[0], target)),
+            key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])),
+        )
+        resampled: dict[tuple[int, bytes], Resampled | None] = {}
+        for (name, a), (other, b) in itertools.combinations(of_list, 2):
+            if not _are_contrasted(name, other):
+                continue
+            is_judged = ~np.isnan(a + b + y)
+            key_a, key_b = ((id(column), is_judged.tobytes()) for column in (a, b))
+            # each is resampled once, whichever others it is compared with
+            for key, column in ((key_a, a), (key_b, b)):
+                if key not in resampled:
+                    weights = dataset.draws.among(is_judged).weights
+                    resampled[key] = resampled_agreement(column[is_judged], y[is_judged], statistic, weights)
+            signs = [
+                agreement_sign(str(one["annotator"]), str(one["measure"]), str(target["score"]))
+                for one in (name, other)
+            ]
+            difference, low, high, p_value = difference_of(
+                resampled[key_a], resampled[key_b], signs, settings.confidence
+            )
+            yield {
+                **name,
+                "annotator_a": name["annotator"],
+                "annotator_b": other["annotator"],
+                "measure": " / ".join(dict.fromkeys((str(name["measure"]), str(other["measure"])))),
+                "ideal": other["ideal"] if name["ideal"] == ANY else name["ideal"],
+                "reader": target["reader"],
+                "score": target["score"],
+                "statistic": statistic,
+                "difference": difference,
+                "low": low,
+                "high": high,
+                "p_value": p_value,
+                "num_queries": int(is_judged.sum()),
+                "num_dropped": int((~is_judged).sum()),
+            }
 
 
 def _are_contrasted(first: Row, second: Row) -> bool:
@@ -82,64 +100,26 @@ def _are_contrasted(first: Row, second: Row) -> bool:
     if first["measure"] == second["measure"]:
         return first["ideal"] == second["ideal"]
     ideals = {first["ideal"], second["ideal"]} - {ANY}
-    is_special = any(_is_special(str(name["annotator"]), str(name["measure"])) for name in (first, second))
+    defaults = [name for name, measure in MEASURES.items() if measure.by_default]
+    is_special = any(
+        name["measure"] in annotator_named(str(name["annotator"])).measures
+        and name["measure"] not in defaults
+        for name in (first, second)
+    )
     return is_special and first["annotator"] != second["annotator"] and len(ideals) < 2
-
-
-def _is_special(annotator: str, measure: str) -> bool:
-    """Return whether a measure is the annotator's own, and no default of others."""
-    is_default = measure in MEASURES and MEASURES[measure].by_default
-    return measure in annotator_named(annotator).measures and not is_default
-
-
-def _names(name: Row, other: Row) -> Row:
-    """Return the columns that name a contrast."""
-    return {
-        **name,
-        "annotator_a": name["annotator"],
-        "annotator_b": other["annotator"],
-        "measure": " / ".join(dict.fromkeys((str(name["measure"]), str(other["measure"])))),
-        "ideal": other["ideal"] if name["ideal"] == ANY else name["ideal"],
-    }
-
-
-class _Sides:
-    """The measures' agreement with one utility; each is resampled once, whichever others it is compared with."""
-
-    def __init__(self, y: Floats, statistic: str, draws: Draws) -> None:
-        self._y = y
-        self._statistic = statistic
-        self._draws = draws
-        self._known: dict[tuple[int, bytes], Resampled | None] = {}
-
-    def contrast(self, a: Floats, b: Floats, signs: Sequence[int], confidence: float) -> Row:
-        """Return the difference with interval, p-value and numbers of queries, over those judged in both."""
-        is_judged = ~np.isnan(a + b + self._y)
-        first, second = (self._side(column, is_judged) for column in (a, b))
-        difference, low, high, p_value = difference_of(first, second, signs, confidence)
-        figures = {"difference": difference, "low": low, "high": high, "p_value": p_value}
-        return {**figures, "num_queries": int(is_judged.sum()), "num_dropped": int((~is_judged).sum())}
-
-    def _side(self, column: Floats, is_judged: npt.NDArray[np.bool_]) -> Resampled | None:
-        key = id(column), is_judged.tobytes()
-        if key not in self._known:
-            weights = self._draws.among(is_judged).weights
-            resampled = resampled_agreement(column[is_judged], self._y[is_judged], self._statistic, weights)
-            self._known[key] = resampled
-        return self._known[key]
 
 
 def show(view: View) -> Iterator[Part]:
     """Yield how much better eRAG agrees with utility than each other annotator, and which label agrees best."""
     correlations = informative(view.rows(CORRELATIONS))
     rows = view.rows(CONTRASTS)
-    depth = correlations["depth"].max()
-    for statistic in view.results[CORRELATIONS]["statistic"].unique(maintain_order=True):
-        if depth is not None and "erag" in view.results[CONTRASTS]["annotator_a"]:
-            at_depth = correlations.filter(depth=depth, statistic=statistic)
-            yield contrast_table(
-                view, rows.filter(depth=depth, statistic=statistic), at_depth, int(str(depth))
-            )
+    deepest = correlations["depth"].unique().sort()[-1:]
+    has_erag = "erag" in view.results[CONTRASTS]["annotator_a"]
+    for depth, statistic in itertools.product(
+        deepest if has_erag else [], view.results[CORRELATIONS]["statistic"].unique(maintain_order=True)
+    ):
+        at = {"depth": depth, "statistic": statistic}
+        yield contrast_table(view, rows.filter(**at), correlations.filter(**at), depth)
     if view.standing is not None:
         yield from agreement_of_labels(correlations, rows, view.standing, view.results.alpha)
 

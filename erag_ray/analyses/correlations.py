@@ -21,7 +21,7 @@ from erag_ray.analyses.columns import (
     table_of,
 )
 from erag_ray.analyses.contract import LABELLING, OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
-from erag_ray.analyses.order import STATISTIC_NAMES, by_measure, reasons, run_columns, symbol_of
+from erag_ray.analyses.order import by_measure, reasons, run_columns, symbol_of
 from erag_ray.analyses.parts.formats import counted, number, p_number
 from erag_ray.analyses.parts.model import Column, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, estimate, names
@@ -238,10 +238,7 @@ def across_runs_table(view: View, rows: pl.DataFrame, depth: int) -> Table:
         by_measure(rows),
         names("annotator", "measure"),
         "statistic",
-        {
-            statistic: Column(STATISTIC_NAMES.get(statistic, statistic))
-            for statistic in rows["statistic"].unique(maintain_order=True)
-        },
+        {name: Column(symbol_of(name)) for name in rows["statistic"].unique(maintain_order=True)},
         _with_p,
         caption=f"/ceiling: the most that the ties in these means allow. Means over {queries} queries, the same for "
         f"every run; {of_runs}; p by permutation. With fewer than {MIN_RUNS_FOR_P_VALUE} runs there is no p-value, "

@@ -75,7 +75,6 @@ def evaluate(config: JobConfig, inputs: Inputs) -> list[str]:
 
 
 def _stage(analysis: Analysis, evaluation: Evaluation, at: StageProgress) -> Stage:
-    """Return the stage that makes and seals a table."""
     config, settings = evaluation.config, evaluation.settings
     assert analysis.schema is not None
     lists = {

@@ -23,7 +23,7 @@ from erag_ray.analyses.order import (
 )
 from erag_ray.analyses.parts.formats import counted, number
 from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Table, Value
-from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names, present
+from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
@@ -41,15 +41,17 @@ UTILITY_MEANING = "utility@k: score of the reader's output with the first k docu
 
 def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """MEANS over queries of PER_QUERY and of UTILITY, with bootstrap intervals; ``num_queries`` are those judged."""
-    rows = []
+    rows: list[Mapping[str, object]] = []
     for dataset in datasets:
         if not dataset.columns:
             continue
         table = np.stack([column for _, column in dataset.estimated], axis=1)
         intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
-        for (name, column), interval in zip(dataset.columns, intervals, strict=True):
+        for (name, column), (mean, low, high) in zip(dataset.columns, intervals, strict=True):
             judged = int((~np.isnan(column)).sum())
-            rows.append((dataset.dataset, *name.values(), *interval, judged, len(column) - judged))
+            figures = {"mean": mean, "low": low, "high": high}
+            counts = {"num_queries": judged, "num_dropped": len(column) - judged}
+            rows.append({"dataset": dataset.dataset, **name, **figures, **counts})
     return table_of(rows, MEANS)
 
 
@@ -57,7 +59,7 @@ def show(view: View) -> Iterator[Part]:
     """Yield utility by depth, every mean at full depth, and what the reader scores without retrieval."""
     rows = view.rows(MEANS)
     if view.scope is not None:
-        yield from present(utility_by_depth(rows, view.scope))
+        yield from utility_by_depth(rows, view.scope)
     yield which_retriever(view, rows)
     if view.standing is not None:
         yield from _reader(view.standing)
@@ -85,7 +87,6 @@ def which_retriever(view: View, rows: pl.DataFrame) -> Table:
 
 
 def count_queries(means: pl.DataFrame) -> int:
-    """Return the number of queries with utility."""
     return int(means.filter(pl.col("annotator") == END_TO_END)["num_queries"].max() or 0)  # type: ignore[arg-type]
 
 
@@ -96,7 +97,7 @@ def _value(num_queries: int, row: Mapping[str, Any]) -> Value:
     return estimate(row, "mean", note)
 
 
-def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
+def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
     """Plot mean utility by number of documents: a line and band per run; closed book and gold as reference lines."""
     utility = means.filter(
         dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
@@ -108,8 +109,8 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
     columns = {"run_id": "run", "depth": "documents", "mean": "utility", "num_queries": "questions"}
     if selected["depth"].n_unique() < 2:
         # the first picture of the page shows one depth
-        return None
-    return Figure(
+        return
+    yield Figure(
         data=selected.rename(columns).select("run", "documents", "utility", "low", "high", "questions"),
         mark="line",
         x="documents",
@@ -129,7 +130,6 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
 
 
 def _gold_note(references: pl.DataFrame, utility: pl.DataFrame) -> str:
-    """Return a note if fewer questions have gold passages."""
     counts = references.filter(run_id=GOLD_PASSAGES)["num_queries"].to_list()
     most = utility["num_queries"].max()
     is_less = bool(counts) and counts[0] != most

@@ -50,7 +50,6 @@ def references_of(rows: pl.DataFrame) -> list[str]:
 
 
 def symbol_of(statistic: str) -> str:
-    """Return the symbol of a statistic: tau, rho."""
     return STATISTIC_NAMES.get(statistic, statistic)
 
 
@@ -73,9 +72,9 @@ def in_reading_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 def by_measure(rows: pl.DataFrame) -> Iterator[tuple[tuple[str, str], pl.DataFrame]]:
     """Yield annotator and name of the measure, and the rows, in reading order."""
-    for key, part in in_reading_order(rows).group_by(KEYS, maintain_order=True):
-        name = dict(zip(KEYS, key, strict=True))
-        yield (str(name["annotator"]), measure_name(name)), part
+    for _, part in in_reading_order(rows).group_by(KEYS, maintain_order=True):
+        row = part.row(0, named=True)
+        yield (row["annotator"], measure_name(row)), part
 
 
 def first_of_each(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -130,10 +129,10 @@ def table_depths(rows: pl.DataFrame) -> pl.DataFrame:
 
 def in_run_order(rows: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
     """Add ``run_number``, the index of ``run_id`` in ``runs``, and sort by it."""
-    schema = {"run_id": pl.String, "run_number": pl.Int64}
-    numbers = pl.DataFrame({"run_id": runs, "run_number": range(len(runs))}, schema=schema)
-    joined = rows.join(numbers, on="run_id", how="left", maintain_order="left")
-    return joined.sort("run_number", maintain_order=True)
+    number = pl.col("run_id").replace_strict(
+        list(runs), range(len(runs)), default=None, return_dtype=pl.Int64
+    )
+    return rows.with_columns(run_number=number).sort("run_number", maintain_order=True)
 
 
 def reasons(rows: pl.DataFrame) -> str:

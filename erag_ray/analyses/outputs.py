@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.analyses.contract import READER, Analysis, Results, View
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.formats import counted, number, quoted
-from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Plain, Table
+from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Table
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
@@ -43,7 +43,6 @@ QUOTED = 30
 
 
 def kind_name(row: Mapping[str, Any]) -> str:
-    """Return a readable name for the kind of list of a row."""
     names = {NO_PASSAGES: "no passages", GOLD_PASSAGES: "gold passages", SINGLE_DOCUMENT: "single documents"}
     lists = f"first {counted(row['depth'], 'document')}" if row["depth"] else "systems"
     return names.get(row["kind"]) or lists
@@ -59,27 +58,22 @@ def show(view: View) -> Iterator[Part]:
 
 
 def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Table:
-    """Return the shares of unusual outputs, and the most common outputs, by kind of list."""
-
-    def share(name: str) -> Callable[[Mapping[str, Any]], Plain]:
-        return lambda row: None if row[name] is None else row[name] / row["num_outputs"]
-
     def most_common(row: Mapping[str, Any]) -> str:
         rows = of_kind(common, row).filter(pl.col("place") <= NUM_SHOWN)
         texts = rows.select("output", "share").rows()
         return "; ".join(f"{quoted(output, WIDTH)} ({of_all:.0%})" for output, of_all in texts)
 
     return listing(
-        in_order(outputs),
+        in_order(outputs.with_columns(pl.col(name) / pl.col("num_outputs") for name in ODD)),
         (
             name_field("given", kind_name),
             field("outputs", "num_outputs", Format.COUNT, "Number of outputs of the reader"),
-            field("empty", share("num_empty"), Format.SHARE),
-            field("at limit", share("num_at_limit"), Format.SHARE, "As long as max_new_tokens allows"),
-            field("copied", share("num_copied"), Format.SHARE, "Answer of a worked example in the prompt"),
+            field("empty", "num_empty", Format.SHARE),
+            field("at limit", "num_at_limit", Format.SHARE, "As long as max_new_tokens allows"),
+            field("copied", "num_copied", Format.SHARE, "Answer of a worked example in the prompt"),
             field(
                 "misspelt",
-                share("num_misspelt"),
+                "num_misspelt",
                 Format.SHARE,
                 "An answer or verdict but for case or punctuation, which scores 0",
             ),
@@ -100,12 +94,11 @@ def in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def of_kind(common: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the rows of COMMON_OUTPUTS about the kind of list of a row."""
     return common.filter(pl.col(key) == row[key] for key in ("dataset", *KIND))
 
 
 def _majority(outputs: pl.DataFrame) -> str:
-    for row in outputs.head(1).iter_rows(named=True):
+    for row in rows_of(outputs.head(1)):
         answer, score = quoted(row["majority_answer"], WIDTH), number(row["majority_score"])
         share = f"{answer} ({row['majority_share']:.1%} of questions)"
         return f"The most common gold answer, {share}, alone scores {score}. "
@@ -132,29 +125,21 @@ def _findings(outputs: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
 
 
 def show_all(results: Results) -> Iterator[Note]:
-    """Yield a warning for each kind of odd outputs."""
-    texts = output_warnings(results[OUTPUTS], results[COMMON_OUTPUTS], results[MEANS])
-    yield from (Note(text=text, is_warning=True) for text in texts)
-
-
-def output_warnings(outputs: pl.DataFrame, common: pl.DataFrame, means: pl.DataFrame) -> list[str]:
-    """Return warnings about unusual outputs of a reader; kinds of lists with few outputs are left out."""
-    enough = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
+    """Yield warnings about unusual outputs of a reader; kinds of lists with few outputs are left out."""
+    enough = results[OUTPUTS].filter(pl.col("num_outputs") >= MIN_OUTPUTS)
     lines: list[str] = []
     for part in enough.sort("dataset").partition_by("dataset", maintain_order=True):
         for row in in_order(part):
-            lines += _share_warnings(row, common)
-    return [*lines, *_majority_warnings(enough, means)]
+            lines += _share_warnings(row, results[COMMON_OUTPUTS])
+    for text in (*lines, *_majority_warnings(enough, results[MEANS])):
+        yield Note(text=text, is_warning=True)
 
 
 def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[str]:
-    """Yield a warning for each reader that scores below the most common gold answer."""
     utility = means.filter(pl.col("annotator") == END_TO_END, pl.col("run_id").is_in(REFERENCES).not_())
     best = utility.group_by("dataset", "reader").agg(utility=pl.col("mean").max())
     majorities = outputs.unique(["dataset", "reader"]).join(best, on=["dataset", "reader"])
-    for row in (
-        majorities.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset").iter_rows(named=True)
-    ):
+    for row in rows_of(majorities.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset")):
         yield (
             f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the most common gold answer "
             f"alone, {quoted(row['majority_answer'], WIDTH)}, scores {number(row['majority_score'])}"
@@ -191,7 +176,6 @@ SHOWN = {
 
 
 def show_judgements(view: View) -> Iterator[Table]:
-    """Yield the shares of the judge's verdicts, by kind of list."""
     rows = view.rows(JUDGEMENTS)
     shares = rows.with_columns(pl.col(name) / pl.col("num_outputs") for name in SHOWN)
     if rows.height:
@@ -210,19 +194,12 @@ def show_judgements(view: View) -> Iterator[Table]:
 
 
 def warn_of_judgements(results: Results) -> Iterator[Note]:
-    """Yield a warning for each kind of list with many outputs without a judgement."""
-    yield from (Note(text=text, is_warning=True) for text in judgement_warnings(results[JUDGEMENTS]))
-
-
-def judgement_warnings(judgements: pl.DataFrame) -> Iterator[str]:
-    """Yield a warning for each kind of list of JUDGEMENTS with many outputs without a judgement."""
     is_odd = pl.col("num_unusable") > ODD_JUDGEMENTS * pl.col("num_outputs")
-    for row in in_order(judgements.filter(pl.col("num_outputs") >= MIN_OUTPUTS, is_odd)):
+    for row in in_order(results[JUDGEMENTS].filter(pl.col("num_outputs") >= MIN_OUTPUTS, is_odd)):
         share = row["num_unusable"] / row["num_outputs"]
-        yield (
-            f"{row['dataset']}, {kind_name(row)}: {share:.1%} of the outputs have no judgement, and so no score; turn "
-            "off the judge's thinking (judge.extra_body), or use another judge.model"
-        )
+        text = f"{row['dataset']}, {kind_name(row)}: {share:.1%} of the outputs have no judgement, and so no score; "
+        text += "turn off the judge's thinking (judge.extra_body), or use another judge.model"
+        yield Note(text=text, is_warning=True)
 
 
 OF_JUDGEMENTS = Analysis(

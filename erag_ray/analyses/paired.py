@@ -33,6 +33,8 @@ FIGURES = (
     *("effect_size", "detectable", "num_needed"),
 )
 """Columns that are null where a pair of runs is not compared."""
+FIGURE_COLUMNS = f"{' '.join(f'{name}?' for name in FIGURES)} num_queries num_dropped reason?"
+"""Columns of the schema of a table of compared runs, but for those that name a row."""
 NO_VARIATION = "no variation: the difference is the same for every query"
 """Why a pair that is compared has no effect size and no detectable difference."""
 NOT_JUDGED = "no query is judged in both runs"
@@ -191,7 +193,6 @@ DIFFERENCE_FIELDS = (
 
 
 def paired_caption(confidence: float) -> str:
-    """Return how the values of `DIFFERENCE_FIELDS` were computed."""
     return (
         "Paired over queries: mean difference with its interval; p by sign flips (scores of 0 and 1: the exact sign "
         "test). Holm: both corrected over all pairs of runs by this quantity, of utility at all depths; equal pairs "

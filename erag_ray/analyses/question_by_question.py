@@ -10,7 +10,6 @@ import polars as pl
 from erag_ray.analyses.contract import Analysis, View
 from erag_ray.analyses.parts.formats import with_documents
 from erag_ray.analyses.parts.model import Figure
-from erag_ray.analyses.parts.shapes import about, present
 from erag_ray.analyses.scope import Scope
 from erag_ray.store.schemas import QUERIES, UTILITY
 
@@ -19,40 +18,28 @@ MAX_BARS = 400
 EQUAL = "equal"
 
 
-def show(view: View) -> Iterator[Figure]:
-    """Yield the figure, if there are two runs."""
-    if view.scope is not None:
-        yield from present(gain_by_question(view.results[UTILITY], view.results[QUERIES], view.scope))
-
-
-def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> Figure | None:
+def gain_by_question(view: View) -> Iterator[Figure]:
     """Plot the difference in utility between the best and the second run, question by question.
 
     Where the reader is right or wrong, one bar: the questions that either run gets better, and the others. Where its
     score has more values, a bar per question, sorted by difference.
     """
-    if len(scope.runs) < 2:
-        return None
+    scope = view.scope
+    if scope is None or len(scope.runs) < 2:
+        return
     best, second = scope.runs[:2]
     outcomes = {1: f"{best} better", 0: EQUAL, -1: f"{second} better"}
     sign = pl.col("difference").sign().cast(pl.Int64)
     better = sign.replace_strict(outcomes, return_dtype=pl.String)
-    values = _differences(utility, queries, scope).with_columns(better=better)
+    values = _differences(view.rows(UTILITY), scope).with_columns(better=better)
     if values.is_empty():
-        return None
+        return
     counts = dict(values["better"].value_counts().iter_rows())
     won, equal, lost = (counts.get(name, 0) for name in outcomes.values())
     caption = (
         f"{with_documents(scope.depth).capitalize()}, {best} serves the reader better on {won:,} questions, "
         f"{second} on {lost:,}; equal on {equal:,} of {values.height:,}."
     )
-    form: dict[str, Any] = {
-        **about(scope.dataset, "gain", f"{best} against {second}, question by question"),
-        "mark": "bar",
-        "color": "better",
-        "color_names": tuple(outcomes.values()),
-        "grey": (EQUAL,),
-    }
     if values["difference"].is_in([-1.0, 0.0, 1.0]).all():
         bar = pl.DataFrame(
             {
@@ -61,28 +48,30 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
                 "questions": [won, equal, lost],
             }
         )
-        shares = bar.with_columns(share=pl.col("questions") / values.height)
-        return Figure(data=shares, x="questions", y="runs", x_title="questions", caption=caption, **form)
-    bars = _bars(values, min(values.height, MAX_BARS)).with_columns(better=better)
-    grouped = f" A bar is the mean of {values.height / MAX_BARS:.1f} neighbouring questions."
-    return Figure(
-        data=bars,
-        x="place",
-        y="difference",
-        x_title="questions, sorted by difference",
-        y_title=f"difference of utility ({scope.score})",
-        caption=caption + grouped * (values.height > MAX_BARS),
+        data = bar.with_columns(share=pl.col("questions") / values.height)
+        axes = {"x": "questions", "y": "runs", "x_title": "questions"}
+    else:
+        data = _bars(values, min(values.height, MAX_BARS)).with_columns(better=better)
+        axes = {"x": "place", "y": "difference", "x_title": "questions, sorted by difference"}
+        axes["y_title"] = f"difference of utility ({scope.score})"
+        if values.height > MAX_BARS:
+            caption += f" A bar is the mean of {values.height / MAX_BARS:.1f} neighbouring questions."
+    form: dict[str, Any] = {**axes, **view.about("gain", f"{best} against {second}, question by question")}
+    yield Figure(
+        data=data,
+        mark="bar",
+        color="better",
+        color_names=tuple(outcomes.values()),
+        grey=(EQUAL,),
+        caption=caption,
         **form,
     )
 
 
-def _differences(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> pl.DataFrame:
+def _differences(utility: pl.DataFrame, scope: Scope) -> pl.DataFrame:
     """Return query and difference of the questions judged with both runs at the largest depth, descending."""
-    of_dataset = queries.filter(dataset=scope.dataset).select("query_id")
     scores = utility.filter(reader=scope.reader, score=scope.score, depth=scope.depth).drop_nulls("value")
-    first, second = (
-        scores.filter(run_id=run).join(of_dataset, on="query_id", how="semi") for run in scope.runs[:2]
-    )
+    first, second = (scores.filter(run_id=run) for run in scope.runs[:2])
     both = first.join(second.select("query_id", other="value"), on="query_id")
     return both.select(query="query_id", difference=pl.col("value") - pl.col("other")).sort(
         "difference", "query", descending=[True, False]
@@ -100,4 +89,4 @@ def _bars(values: pl.DataFrame, num_bars: int) -> pl.DataFrame:
     )
 
 
-ANALYSIS = Analysis(shows=(UTILITY, QUERIES), show=show)
+ANALYSIS = Analysis(shows=(UTILITY, QUERIES), show=gain_by_question)

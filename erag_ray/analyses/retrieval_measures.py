@@ -40,25 +40,12 @@ RETRIEVAL_MEASURES = table_schema(
 )
 """Cutoff 0: the measure has no cutoff."""
 LIST = ["run_id", "query_id"]
-SUCCESS = Settings(
-    depths=(),
-    measures=["Success"],
-    cutoffs=(),
-    threshold=None,
-    statistics=(),
-    num_resamples=0,
-    confidence=0.95,
-    num_permutations=0,
-    seed=0,
-    ideals=(OWN_LIST,),
-)
 SETTINGS = ("query_format", "question_fields", "dataset", "filters", "num_queries", "seed", "depth")
 CUTOFFS = (1, 5, 20, 100)
 HITS = {"gold_passage": "provenance", "gold_page": "provenance", "contains_answer": "contains_answer_dpr"}
 """Measure -> the annotator whose label a document within the cutoff has."""
 GOLD_IDS = {"gold_passage": "doc_id", "gold_page": "page_id"}
 """Measure -> the only column of PROVENANCE that it uses."""
-
 
 NAMES = {
     "gold_passage": "gold passage",
@@ -88,7 +75,9 @@ def page_values(
         Columns run_id, query_id, measure, cutoff, value (null: no document of the list has a page).
     """
     paged = runs.select(*LIST, "rank", "doc_id").join(corpus.select("doc_id", "page_id"), on="doc_id")
-    pages = _ranked_pages(paged)
+    first = paged.drop_nulls("page_id").group_by(*LIST, "page_id").agg(pl.col("rank").min())
+    position = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
+    pages = first.select(*LIST, "page_id", position=position)
     grid = runs.select("run_id").unique().join(page_sets, how="cross")
     ranked = grid.join(pages, on=[*LIST, "page_id"], how="left")
     points = _points(ranked)
@@ -98,13 +87,6 @@ def page_values(
     is_judged = pl.col("is_judged").fill_null(True)
     known = values.join(judged, on=LIST, how="left").with_columns(value=pl.when(is_judged).then("value"))
     return known.drop("is_judged")
-
-
-def _ranked_pages(paged: pl.DataFrame) -> pl.DataFrame:
-    """Return the pages of each list with their rank: run_id, query_id, page_id, position (from 1)."""
-    first = paged.drop_nulls("page_id").group_by(*LIST, "page_id").agg(pl.col("rank").min())
-    position = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
-    return first.select(*LIST, "page_id", position=position)
 
 
 def _r_precision(ranked: pl.DataFrame) -> pl.DataFrame:
@@ -154,7 +136,7 @@ def hit_values(
         runs,
         {annotator: eligible_questions(annotator, queries, labels, no_utility)},
         queries,
-        dataclasses.replace(SUCCESS, depths=[max(cutoffs)], cutoffs=cutoffs),
+        Settings(depths=[max(cutoffs)], measures=["Success"], cutoffs=cutoffs, ideals=(OWN_LIST,)),
     )
     return queries, values.select(*LIST, "cutoff", "value")
 
@@ -201,12 +183,7 @@ def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> 
     return [table for view in views for table in show(view)]
 
 
-def _make(config: RetrieveConfig, runs: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
-    append(RETRIEVAL_MEASURES, _of_runs(config, runs))
-    return {}
-
-
-def _of_runs(config: RetrieveConfig, made_runs: Sequence[MadeRun]) -> pl.DataFrame:
+def _make(config: RetrieveConfig, made_runs: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
     # a run may hold the lists of more questions
@@ -229,7 +206,9 @@ def _of_runs(config: RetrieveConfig, made_runs: Sequence[MadeRun]) -> pl.DataFra
             hits.select(*LIST, "cutoff", "value", measure=pl.lit(measure)).select(values[0].columns)
         )
         counted.append(_counted(queries, measure, cutoffs))
-    return mean_retrieval_measures(pl.concat(values), pl.concat(counted), [run.run_id for run in made_runs])
+    run_ids = [run.run_id for run in made_runs]
+    append(RETRIEVAL_MEASURES, mean_retrieval_measures(pl.concat(values), pl.concat(counted), run_ids))
+    return {}
 
 
 def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.DataFrame:
@@ -238,7 +217,6 @@ def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.
 
 
 def show(view: View) -> Iterator[Table]:
-    """Yield measures by runs."""
     rows = view.rows(RETRIEVAL_MEASURES)
     groups = [
         ((f"{label}@{cutoff}" if cutoff else label, part["num_queries"][0] + part["num_dropped"][0]), part)

@@ -49,19 +49,18 @@ class Settings:
     depths: Sequence[int]
     measures: Sequence[str] | None
     cutoffs: Sequence[int]
-    threshold: float | None
-    statistics: Sequence[str]
-    num_resamples: int
-    confidence: float
-    num_permutations: int
-    seed: int
+    threshold: float | None = None
+    statistics: Sequence[str] = ()
+    num_resamples: int = 0
+    confidence: float = JobConfig.confidence
+    num_permutations: int = 0
+    seed: int = 0
     slices: Sequence[str] = ()
     ideals: Sequence[str] = IDEALS
     auxiliary: str | None = None
     clusters: pl.DataFrame | None = None
 
     def cutoffs_at(self, depth: int) -> list[int]:
-        """The cut-offs of lists of a depth, ascending."""
         return sorted({cutoff for cutoff in self.cutoffs if cutoff <= depth} | {depth})
 
 

@@ -55,13 +55,11 @@ def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def all_slices(slices: pl.DataFrame, cells: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """SLICES of all that ``names`` names, in their order."""
     parts = [known_slice(cells) if name == KNOWN else slices.filter(slice=name) for name in names]
     return pl.concat([pl.DataFrame(SLICES.empty()), *parts])
 
 
 def slices_of(evaluation: Evaluation) -> pl.DataFrame:
-    """Return SLICES of all slices of a job."""
     return all_slices(evaluation.inputs.slices, evaluation.once(cells_of), evaluation.settings.slices)
 
 
@@ -91,7 +89,6 @@ def _order(value: str) -> tuple[bool, bool, float, str]:
 
 
 def slice_means(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """SLICE_MEANS: `means` over the questions of every slice."""
     parts = [
         means([columns], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
         for whole in datasets

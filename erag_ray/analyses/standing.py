@@ -59,7 +59,6 @@ class Comparison:
 
     @property
     def state(self) -> State:
-        """Return how the other run compares to the first."""
         if self.difference is None:
             return "not compared"
         if not self.points:
@@ -109,7 +108,6 @@ class Pairs:
         return [run for run in runs if points[run] == most], others
 
     def any_significant(self, depth: int) -> bool:
-        """Whether any two runs differ significantly at a depth."""
         return any(
             key[2] == depth and self._comparison(row, key[1]).is_significant
             for key, row in self._rows.items()
@@ -157,7 +155,6 @@ class Standing:
 
     @property
     def deepest(self) -> int:
-        """The largest depth."""
         return self.depths[-1]
 
     def of_state(self, *states: State) -> list[Comparison]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -18,7 +19,7 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import STATISTIC_NAMES, in_reading_order, reasons, symbol_of, whole_lists
 from erag_ray.analyses.parts.formats import MISSING, counted
 from erag_ray.analyses.parts.model import Column, Table, Value
-from erag_ray.analyses.parts.shapes import crosstab, names, part_name
+from erag_ray.analyses.parts.shapes import Row, crosstab, estimate, names, part_name
 from erag_ray.analyses.settings import OWN_LIST
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.data.datasets.tasks import DATASETS, known_name
@@ -41,19 +42,30 @@ def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
     shown = selected.filter(pl.col("value").is_not_null().any().over("annotator")).with_columns(head=head)
     absent = sorted(set(selected["annotator"]) - set(shown["annotator"]))
     notes = [f"Without any value at this depth: {', '.join(absent)}."] if absent else []
-    lines = list(in_reading_order(shown).group_by("annotator", "measure", maintain_order=True))
     caption = " ".join([*notes, *_over_fewer(shown), *_why_missing(shown, datasets), reasons(shown)]).strip()
-    heads = [f"{name} {symbol_of(statistic)}" for name in datasets for statistic in statistics]
-    return crosstab(
-        (((str(annotator), str(measure)), part) for (annotator, measure), part in lines),
-        names("annotator", "measure"),
-        "head",
-        {one: Column(one) for one in heads},
+    return _by_measure(
+        in_reading_order(shown),
+        [f"{name} {symbol_of(statistic)}" for name in datasets for statistic in statistics],
         name=part_name("table_1", run, depth),
         title=f"Table 1: {run}, {counted(depth, 'document')}: agreement of each measure with the end-to-end utility, "
         "over queries",
         caption="The layout of the paper's Table 1, with intervals. Measures are taken over the whole list, ideals "
         f"over the run's own; AP, RR and Success are the paper's MAP, MRR and Hit Ratio. {caption}".strip(),
+    )
+
+
+def _by_measure(
+    rows: pl.DataFrame, heads: Sequence[str], value: Callable[[Row], Value] = estimate, **about: Any
+) -> Table:
+    """Return a table of annotators and measures by heads, which are values of the column ``head``."""
+    groups = rows.group_by("annotator", "measure", maintain_order=True)
+    return crosstab(
+        (((str(annotator), str(measure)), part) for (annotator, measure), part in groups),
+        names("annotator", "measure"),
+        "head",
+        {head: Column(head) for head in heads},
+        value,
+        **about,
     )
 
 
@@ -170,40 +182,28 @@ def published_table_1(datasets: Sequence[str]) -> Iterator[Table]:
     """Yield Table 1 of Salemi & Zamani (SIGIR 2024) for the datasets of a report, one table per retriever."""
     table = pl.read_csv(FOLDER / "erag_table_1.csv").with_columns(pl.col("measure").replace(MEASURE_NAMES))
     canonical = list(dict.fromkeys(known_name(dataset) for dataset in datasets))
+    complete = in_reading_order(table.with_columns(cutoff=pl.lit(50, pl.Int32), ideal=pl.lit(OWN_LIST)))
+    by_statistic = complete.unpivot(
+        list(SYMBOLS), index=["retriever", "annotator", "measure", "dataset"], variable_name="statistic"
+    )
+    head = pl.format("{} (KILT dev) {}", "dataset", pl.col("statistic").replace(SYMBOLS))
     for retriever, shown in RETRIEVER_NAMES.items():
-        rows = table.filter(retriever=retriever)
+        rows = by_statistic.filter(retriever=retriever).with_columns(head=head)
         present = [name for name in canonical if name is not None and name in rows["dataset"]]
         if present:
-            yield _as_printed(rows, present, shown)
-
-
-def _as_printed(published: pl.DataFrame, datasets: Sequence[str], retriever: str) -> Table:
-    complete = published.with_columns(cutoff=pl.lit(50, pl.Int32), ideal=pl.lit(OWN_LIST))
-    by_statistic = in_reading_order(complete).unpivot(
-        list(SYMBOLS), index=["annotator", "measure", "dataset"], variable_name="statistic"
-    )
-    rows = by_statistic.with_columns(
-        head=pl.format("{} (KILT dev) {}", "dataset", pl.col("statistic").replace(SYMBOLS))
-    )
-    heads = [f"{dataset} (KILT dev) {symbol}" for dataset in datasets for symbol in SYMBOLS.values()]
-    return crosstab(
-        (
-            ((str(annotator), str(measure)), part)
-            for (annotator, measure), part in rows.group_by("annotator", "measure", maintain_order=True)
-        ),
-        names("annotator", "measure"),
-        "head",
-        {head: Column(head) for head in heads},
-        lambda row: Value(row["value"], reason="" if row["value"] is not None else "not reported"),
-        name=part_name("published_table_1", retriever),
-        title=f"Table 1 as published: {retriever}, 50 documents",
-        caption="Salemi & Zamani, SIGIR 2024: T5-small with Fusion-in-Decoder, fine-tuned, on KILT's dev sets; without "
-        f"intervals. Other questions, passages and readers than those above. {MISSING}: not reported.",
-    )
+            yield _by_measure(
+                rows,
+                [f"{dataset} (KILT dev) {symbol}" for dataset in present for symbol in SYMBOLS.values()],
+                lambda row: Value(row["value"], reason="" if row["value"] is not None else "not reported"),
+                name=part_name("published_table_1", shown),
+                title=f"Table 1 as published: {shown}, 50 documents",
+                caption="Salemi & Zamani, SIGIR 2024: T5-small with Fusion-in-Decoder, fine-tuned, on KILT's dev sets; "
+                "without intervals. Other questions, passages and readers than those above. "
+                f"{MISSING}: not reported.",
+            )
 
 
 def show_published(results: Results) -> Iterator[Table]:
-    """Yield the published tables of the datasets of a report."""
     yield from published_table_1(results[MEANS]["dataset"].unique().sort().to_list())
 
 

@@ -11,7 +11,6 @@ import polars as pl
 from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.parts.model import Figure, Note
-from erag_ray.analyses.parts.shapes import about, present
 from erag_ray.analyses.scope import MAX_LABELLED, Scope
 from erag_ray.annotators import PAIR, TAIL
 from erag_ray.measures.agreement import wilson_interval
@@ -19,29 +18,40 @@ from erag_ray.store.schemas import LABELS, QUERIES, RUNS
 
 HARM = ("gain", "gain_likelihood")
 """Annotators whose negative labels mean harm."""
+JUDGEMENTS: Mapping[str, tuple[str, pl.Expr]] = {
+    "erag": ("useful (erag > 0)", pl.col("label") > 0),
+    **{name: (f"harmful ({name} < 0)", pl.col("label") < 0) for name in HARM},
+}
+"""Annotator of use or harm -> the name of what it judges, and the condition of its labels."""
 
 
-def shares_by_rank(
-    labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame, scope: Scope
-) -> Figure | None:
+def shares_by_rank(view: View) -> Iterator[Figure]:
     """Plot the share of useful (erag > 0) and harmful (gain < 0) documents by rank, with Wilson intervals."""
-    of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
-    lists = runs.filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED])).join(
-        of_dataset, on="query_id", how="semi"
+    scope, results = view.scope, view.results
+    if scope is None:
+        return
+    of_dataset = view.rows(QUERIES).filter(score=scope.score).select("query_id")
+    lists = (
+        results[RUNS]
+        .filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED]))
+        .join(of_dataset, on="query_id", how="semi")
     )
-    judged = labels.filter(pl.col("annotator").is_in(["erag", *HARM]), reader=scope.reader).drop_nulls(
-        "label"
+    judged = (
+        results[LABELS]
+        .filter(pl.col("annotator").is_in(list(JUDGEMENTS)), reader=scope.reader)
+        .drop_nulls("label")
     )
     selected = judged.join(of_dataset, on="query_id", how="semi")
     parts = [
         _counts(lists, selected.filter(annotator=annotator), condition).with_columns(documents=pl.lit(name))
-        for annotator, name, condition in _judgements(selected)
+        for annotator, (name, condition) in JUDGEMENTS.items()
+        if annotator in selected["annotator"]
     ]
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if rows.is_empty():
-        return None
+        return
     ordered = in_run_order(rows, scope.runs).sort("run_number", "rank", maintain_order=True)
-    return Figure(
+    yield Figure(
         data=_with_wilson(ordered, scope.confidence).select(
             pl.col("run_id").alias("run"), "rank", "share", "low", "high", "documents", "positive", "judged"
         ),
@@ -57,20 +67,8 @@ def shares_by_rank(
         y_title="share of the documents at this rank",
         caption=_shares_caption(selected, scope),
         is_main=True,
-        **about(
-            scope.dataset, "shares", f"useful{' and harmful' if len(parts) > 1 else ''} documents by rank"
-        ),
+        **view.about("shares", f"useful{' and harmful' if len(parts) > 1 else ''} documents by rank"),
     )
-
-
-def _judgements(labels: pl.DataFrame) -> Iterator[tuple[str, str, pl.Expr]]:
-    """Yield each annotator of use or harm: its name, the name of the property, and its condition."""
-    annotators = labels["annotator"].unique().to_list()
-    if "erag" in annotators:
-        yield "erag", "useful (erag > 0)", pl.col("label") > 0
-    for name in HARM:
-        if name in annotators:
-            yield name, f"harmful ({name} < 0)", pl.col("label") < 0
 
 
 def _counts(lists: pl.DataFrame, labels: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
@@ -100,14 +98,7 @@ def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
     return f"Over the judged documents; {bands}{graded}{closed}{missing}{scope.best(MAX_LABELLED)}"
 
 
-def show(view: View) -> Iterator[Figure]:
-    """Yield the figure, if there are labels."""
-    results = view.results
-    if view.scope is not None:
-        yield from present(shares_by_rank(results[LABELS], results[RUNS], results[QUERIES], view.scope))
-
-
-ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=show, group=LABELLING)
+ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=shares_by_rank, group=LABELLING)
 
 
 MIN_SHARE, MIN_QUESTIONS = 0.1, 20

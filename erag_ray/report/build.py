@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import get_args
 
 from erag_ray.analyses.answer import answer
@@ -37,13 +37,13 @@ def build_report(results: Results) -> Report:
     """Return the report of one job: the verdict, then sections by dataset, over all datasets, published, costs."""
     views = views_of(results)
     results = replace(results, rankings={view.dataset: view.runs for view in views})
-    shown = [_shown(analysis, results, views) for analysis in every_analysis()]
-    failed = [text for one in shown for text in one.failed]
-    of_datasets = {
-        view.dataset: [part for one in shown for part in one.of_datasets.get(view.dataset, ())]
-        for view in views
-    }
-    of_all = [(one.section, part) for one in shown for part in one.of_all]
+    of_datasets: dict[str, list[Part]] = {view.dataset: [] for view in views}
+    of_all: list[tuple[str, Part]] = []
+    failed: list[str] = []
+    for analysis in every_analysis():
+        for view in views:
+            of_datasets[view.dataset] += _shown(analysis, analysis.show, view, failed)
+        of_all += [(analysis.section, part) for part in _shown(analysis, analysis.show_all, results, failed)]
     sections = [
         Section(name=part_name("dataset", name), title=name, parts=_drawn(parts))
         for name, parts in of_datasets.items()
@@ -93,21 +93,26 @@ def _verdict(
 
 
 def views_of(results: Results) -> list[View]:
-    """Return the datasets of a job, by name."""
     means, comparisons = results[MEANS], results[COMPARISONS]
     datasets = means["dataset"].unique().sort().to_list()
     views = []
     for dataset in datasets:
         ranked = standing(means, comparisons, dataset, results.alpha)
         runs = [*ranked.runs, *ranked.not_judged] if ranked else []
-        scope = scope_of(means, dataset, results.confidence, runs)
-        whole = View(results=results, dataset=dataset, runs=runs, scope=scope, standing=ranked)
-        views.append(replace(whole, is_only=len(datasets) == 1))
+        views.append(
+            View(
+                results=results,
+                dataset=dataset,
+                runs=runs,
+                scope=scope_of(means, dataset, results.confidence, runs),
+                standing=ranked,
+                is_only=len(datasets) == 1,
+            )
+        )
     return views
 
 
 def title_of(results: Results) -> str:
-    """Return the question that the report answers."""
     reader = results.reader
     if reader.get("kind") == GIVEN.name:
         return "Which system answers best?"
@@ -116,36 +121,21 @@ def title_of(results: Results) -> str:
     return f"Which retriever serves {' '.join(str(word) for word in words if word)}{without} best?"
 
 
-@dataclass
-class _Shown:
-    """Parts that an analysis shows."""
-
-    section: str
-    of_datasets: dict[str, list[Part]] = field(default_factory=dict)
-    of_all: list[Part] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-
-
-def _shown(analysis: Analysis, results: Results, views: Iterable[View]) -> _Shown:
-    shown = _Shown(analysis.section)
-
-    def attempt(show: Callable[..., Iterable[Part]], of: Results | View) -> list[Part]:
-        # one that fails, maybe from outside the package, must not take the others with it
-        try:
-            return [
-                replace(part, group=analysis.group) if isinstance(part, Table | Figure) else part
-                for part in show(of)
-            ]
-        except Exception as error:
-            logger.debug("an analysis failed", exc_info=True)
-            where = f"{of.dataset}: " if isinstance(of, View) else ""
-            shown.failed.append(f"{where}{show.__module__}.{show.__qualname__} failed: {error!r}")
-            return []
-
-    for view in views:
-        shown.of_datasets[view.dataset] = attempt(analysis.show, view)
-    shown.of_all = attempt(analysis.show_all, results)
-    return shown
+def _shown(
+    analysis: Analysis, show: Callable[..., Iterable[Part]], of: Results | View, failed: list[str]
+) -> list[Part]:
+    """Return what an analysis shows; if it raises an error, nothing, and a line is added to ``failed``."""
+    # one that fails, maybe from outside the package, must not take the others with it
+    try:
+        return [
+            replace(part, group=analysis.group) if isinstance(part, Table | Figure) else part
+            for part in show(of)
+        ]
+    except Exception as error:
+        logger.debug("an analysis failed", exc_info=True)
+        where = f"{of.dataset}: " if isinstance(of, View) else ""
+        failed.append(f"{where}{show.__module__}.{show.__qualname__} failed: {error!r}")
+        return []
 
 
 def _drawn(parts: Iterable[Part]) -> tuple[Table | Figure, ...]:

@@ -25,18 +25,13 @@ VEGA_LITE = "6.4"
 """The version that Altair writes; vl-convert supports several."""
 GREY, LIGHT_GREY = "#7a7f85", "#9aa0a6"
 """Colors of text, and of axes and grid: legible on white and on black."""
-AXIS = {
-    "labelColor": GREY,
-    "titleColor": GREY,
-    "domainColor": LIGHT_GREY,
-    "tickColor": LIGHT_GREY,
-    "gridColor": LIGHT_GREY,
-}
+TEXTS = {"labelColor": GREY, "titleColor": GREY}
+LINES = {"domainColor": LIGHT_GREY, "tickColor": LIGHT_GREY, "gridColor": LIGHT_GREY}
 PICTURE_CONFIG: Mapping[str, object] = {
     "background": "transparent",
-    "axis": {**AXIS, "gridOpacity": 0.4, "titleFontWeight": "normal"},
-    "header": {"labelColor": GREY, "titleColor": GREY},
-    "legend": {"labelColor": GREY, "titleColor": GREY},
+    "axis": {**TEXTS, **LINES, "gridOpacity": 0.4, "titleFontWeight": "normal"},
+    "header": TEXTS,
+    "legend": TEXTS,
     "title": {"color": GREY},
     "text": {"color": GREY},
     "view": {"stroke": None},

@@ -133,7 +133,6 @@ def verdict_lines(verdict: Verdict, console: rich.console.Console, max_lines: in
 
 
 def _entries(verdict: Verdict, console: rich.console.Console) -> Iterator[_Entry]:
-    """Yield the statements in print order."""
     if verdict.question:
         yield _Entry((0, 0, 0), _wrapped(rich.text.Text(one_line(verdict.question), style="bold"), console))
     for number, dataset in enumerate(verdict.datasets):

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from erag_ray.analyses.order import MAX_RUNS, by_mean_rank
 from erag_ray.analyses.parts.formats import counted, number, shortened, with_interval
-from erag_ray.analyses.parts.model import (
-    Column,
-    DatasetVerdict,
-    Format,
-    RankedRun,
-    State,
-    Table,
-    Value,
-    Verdict,
-)
-from erag_ray.analyses.parts.shapes import across, names, part_name, plain
+from erag_ray.analyses.parts.model import DatasetVerdict, Format, RankedRun, State, Table, Value, Verdict
+from erag_ray.analyses.parts.shapes import field, listing, name_field, part_name
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import REFERENCE_NAMES
 
@@ -62,39 +54,33 @@ def leaderboard(datasets: Sequence[DatasetVerdict], most: int = MAX_RUNS) -> Tab
     states = {run.state for dataset in datasets for run in dataset.ranking}
     signs = [f"{sign} {meaning}" for state, (sign, meaning) in SIGNS.items() if state in states]
     left_out = f"; the {most} best of {len(runs)} runs" if len(runs) > most else ""
-    rows = tuple(
+    heads = {run: REFERENCE_NAMES.get(run) or shortened(run, MAX_NAME) for run in (*shown, *references)}
+    return listing(
         (
-            *plain(
-                shortened(dataset.dataset, MAX_NAME),
-                dataset.num_queries,
-                dataset.score,
-                dataset.depth or None,
-            ),
-            *across({run.name: _value(run) for run in dataset.ranking}, [*shown, *references]),
-        )
-        for dataset in datasets
-        if dataset.ranking
-    )
-    return Table(
+            {**vars(dataset), "runs": {run.name: run for run in dataset.ranking}}
+            for dataset in datasets
+            if dataset.ranking
+        ),
+        (
+            name_field("dataset", lambda row: shortened(row["dataset"], MAX_NAME)),
+            field("questions", "num_queries", Format.COUNT),
+            field("score", "score", Format.TEXT),
+            field("documents", lambda row: row["depth"] or None, Format.COUNT),
+            *(field(head, functools.partial(_value, run)) for run, head in heads.items()),
+        ),
         name="leaderboard",
         title="End-to-end score",
-        columns=(
-            *names("dataset"),
-            Column("questions", Format.COUNT),
-            Column("score", Format.TEXT),
-            Column("documents", Format.COUNT),
-            *(Column(shortened(run, MAX_NAME)) for run in shown),
-            *(Column(REFERENCE_NAMES[name]) for name in references),
-        ),
-        rows=rows,
         caption=f"{', '.join(signs)}{left_out}" if signs else "",
     )
 
 
-def _value(run: RankedRun) -> Value:
-    is_reference = run.state == "reference"
-    interval = (None, None) if is_reference else (run.low, run.high)
-    return Value(run.mean, *interval, note="" if is_reference else SIGNS[run.state][0])
+def _value(name: str, row: Mapping[str, Any]) -> Value:
+    run: RankedRun | None = row["runs"].get(name)
+    if run is None:
+        return Value()
+    if run.state == "reference":
+        return Value(run.mean)
+    return Value(run.mean, run.low, run.high, note=SIGNS[run.state][0])
 
 
 def boards(verdict: Verdict) -> list[dict[str, Any]]:

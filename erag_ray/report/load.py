@@ -43,7 +43,6 @@ class _Loading:
         self.missing: dict[str, str] = {}
 
     def results(self) -> Results:
-        """Return the loaded tables, and the names of missing ones."""
         # a damaged table of means is an error: no part of the report works without it
         means, stages = self.store.read(MEANS), list(self._stages())
         analyses = every_analysis()
@@ -94,7 +93,6 @@ class _Loading:
                 yield {**manifest, "stage": name}
 
     def _config(self, name: str) -> Mapping[str, Any]:
-        """Return the settings in a table's manifest; empty if there is no manifest."""
         manifest = self._manifest(name, {"config": dict})
         return {} if manifest is None else dict(manifest["config"])
 

@@ -61,7 +61,9 @@ def parts_as_markdown(title: str, parts: Sequence[Table | Figure], notes: Sequen
     out.write(f"# {_plain(title)}\n")
     for part in parts:
         if isinstance(part, Figure):
-            _write_picture(out, part)
+            title = _plain(part.title)
+            out.write(f"\n## {title}\n\n![{title}]({picture_name(part)})\n")
+            out.write(f"\n{_paragraph(part.caption)}\n" if part.caption else "")
         else:
             _write_table(out, part, len(part.rows))
     _write_list(out, "Notes on the inputs", notes)
@@ -69,7 +71,6 @@ def parts_as_markdown(title: str, parts: Sequence[Table | Figure], notes: Sequen
 
 
 def picture_name(figure: Figure) -> str:
-    """Return the file name of a figure's image."""
     return f"{figure.name}.svg"
 
 
@@ -121,11 +122,6 @@ def _write_table(out: io.StringIO, table: Table, max_rows: int) -> None:
     left_out = len(rows) - max_rows
     captions = [f"{left_out} more rows." if left_out > 0 else "", table.caption]
     out.write(f"\n{_paragraph(' '.join(filter(None, captions)))}\n" if any(captions) else "")
-
-
-def _write_picture(out: io.StringIO, figure: Figure) -> None:
-    out.write(f"\n## {_plain(figure.title)}\n\n![{_plain(figure.title)}]({picture_name(figure)})\n")
-    out.write(f"\n{_paragraph(figure.caption)}\n" if figure.caption else "")
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ import dataclasses
 import rich.console
 
 from erag_ray.analyses.contract import Results
-from erag_ray.analyses.parts.model import Report
 from erag_ray.config.job import JobConfig
 from erag_ray.config.report import ReportConfig
 from erag_ray.report.build import build_report
@@ -39,7 +38,9 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
         questions = _questions(config, results)
         results = dataclasses.replace(results, missing=(*results.missing, *questions.notes))
         built = build_report(results)
-        _write(config, built, questions)
+        folder = Folder(config.out)
+        folder.write_bytes(markdown(built, location=REST).encode(), "report.md")
+        write_page(folder, built, questions, single_file=config.report.single_file, has_charts=True)
     print_report(built, console, locations=_locations(config.out), verbose=config.verbose)
     if built.failures:
         raise JobError(f"the report lacks what failed: {'; '.join(built.failures)}")
@@ -63,10 +64,3 @@ def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
     prompts = {name: one for stage in results.stages for name, one in stage.get("prompts", {}).items()}
     options = QuestionOptions(texts=keys.texts, depth=keys.depth, threshold=threshold, prompts=prompts)
     return load_questions(TableStore(config.out), options)
-
-
-def _write(config: JobConfig | ReportConfig, built: Report, questions: Questions) -> None:
-    """Write the report as page and Markdown."""
-    folder = Folder(config.out)
-    folder.write_bytes(markdown(built, location=REST).encode(), "report.md")
-    write_page(folder, built, questions, single_file=config.report.single_file, has_charts=True)

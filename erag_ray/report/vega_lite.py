@@ -88,9 +88,13 @@ def drawn_rows(figure: Figure) -> pl.DataFrame:
     rows = floats.drop_nulls([figure.x, figure.y])
     if not _is_stacked(figure):
         return rows
-    names = list(figure.color_names) or rows[str(figure.color)].unique(maintain_order=True).to_list()
+    names = _color_names(figure, rows)
     number = pl.col(str(figure.color)).replace_strict(names, range(len(names)), return_dtype=pl.Int64)
     return rows.with_columns(number.alias(STACK))
+
+
+def _color_names(figure: Figure, rows: pl.DataFrame) -> list[str]:
+    return list(figure.color_names) or rows[str(figure.color)].unique(maintain_order=True).to_list()
 
 
 def _is_stacked(figure: Figure) -> bool:
@@ -120,7 +124,6 @@ def _value_axis(figure: Figure) -> str:
 
 
 def panels_of(figure: Figure, rows: pl.DataFrame) -> list[str]:
-    """Return the names of a figure's panels, in order of appearance; empty without a facet."""
     return [] if figure.facet is None else rows[figure.facet].unique(maintain_order=True).to_list()
 
 
@@ -132,7 +135,6 @@ def _size(figure: Figure, width: int | str, height: int) -> dict[str, Any]:
 
 
 def _layers(figure: Figure, rows: pl.DataFrame) -> Iterator[alt.Chart]:
-    """Yield the layers of a figure, bottom first."""
     is_line = figure.mark == "line"
     yield from _rule_layers(figure)
     if figure.low is not None and figure.high is not None:
@@ -165,11 +167,15 @@ def _chart(
     tooltip: bool = True,
 ) -> alt.Chart:
     """Return one layer: a mark with the figure's encoding; ``low``: it spans from the low to the high end."""
-    channels = _positions(figure, rows, low=low)
+    channels: dict[str, Any] = {"x": _position(figure, rows, "x"), "y": _position(figure, rows, "y")}
+    if low:
+        axis = _value_axis(figure)
+        channels[axis].field = _field(str(figure.low))
+        channels[f"{axis}2"] = (alt.X2 if axis == "x" else alt.Y2)(field=_field(str(figure.high)))
     if figure.color is None:
         mark.color = COLORS[0]
     else:
-        names = list(figure.color_names) or rows[figure.color].unique(maintain_order=True).to_list()
+        names = _color_names(figure, rows)
         legend = _legend(figure)
         others = itertools.cycle(COLORS)
         colors = [GREY if name in figure.grey else next(others) for name in names]
@@ -184,16 +190,6 @@ def _chart(
     if tooltip:
         channels["tooltip"] = [_tooltip(name, kind) for name, kind in rows.schema.items() if name != STACK]
     return alt.Chart(mark=mark, encoding=alt.FacetedEncoding(**channels))
-
-
-def _positions(figure: Figure, rows: pl.DataFrame, *, low: bool) -> dict[str, Any]:
-    """Return the channels x and y, and with ``low`` both ends of the interval."""
-    channels: dict[str, Any] = {"x": _position(figure, rows, "x"), "y": _position(figure, rows, "y")}
-    if low and figure.low is not None and figure.high is not None:
-        axis = _value_axis(figure)
-        channels[axis].field = _field(figure.low)
-        channels[f"{axis}2"] = (alt.X2 if axis == "x" else alt.Y2)(field=_field(figure.high))
-    return channels
 
 
 def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
@@ -225,7 +221,6 @@ def _scale_of_lines(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _legend(figure: Figure) -> alt.Legend:
-    """Return the legend of a chart, with line samples or shapes."""
     stroke: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
     dashed = stroke if figure.mark == "line" else {}
     # names of reference lines stand above the chart
@@ -245,11 +240,9 @@ def _by_name(
 
 
 def _tooltip(name: str, kind: pl.DataType) -> alt.Tooltip:
-    if kind.is_float():
-        return alt.Tooltip(field=_field(name), type="quantitative", title=name, format=".3g")
-    return alt.Tooltip(
-        field=_field(name), type="quantitative" if kind.is_numeric() else "nominal", title=name
-    )
+    form: dict[str, Any] = {"format": ".3g"} if kind.is_float() else {}
+    kind_of_field: Literal["quantitative", "nominal"] = "quantitative" if kind.is_numeric() else "nominal"
+    return alt.Tooltip(field=_field(name), type=kind_of_field, title=name, **form)
 
 
 def _rule_layers(figure: Figure) -> Iterator[alt.Chart]:

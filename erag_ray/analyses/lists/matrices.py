@@ -26,7 +26,6 @@ class Listed:
     """Of the labels; num_labels: the document has none."""
 
     def to_depth(self, depth: int) -> Listed:
-        """Return the documents at ranks down to a depth."""
         is_above = self.ranks <= depth
         if is_above.all():
             return self

@@ -20,6 +20,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.inputs.dependencies import sample_settings
 from erag_ray.inputs.settings import evaluation_notes
 from erag_ray.measures.lists import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
+from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema
 from erag_ray.support.numba_jit import in_threads
 from erag_ray.support.progress import StageProgress
@@ -38,7 +39,7 @@ def per_query(
 ) -> pl.DataFrame:
     """`per_query_parts` as one table."""
     parts = per_query_parts(labels, runs, eligible, queries, settings, fact_labels)
-    return pl.concat([pl.DataFrame(PER_QUERY.empty()), *parts])
+    return pl.concat([as_frame(PER_QUERY.empty()), *parts])
 
 
 def per_query_parts(
@@ -108,7 +109,11 @@ def label_groups(
     for (reader, score, annotator), questions in sorted(groups.items()):
         wanted = queries.join(questions, on="query_id", how="semi", maintain_order="left")
         group_labels = parts.get((reader, score, annotator), labels.clear())
-        kind, measures = _kind_and_names(annotator, wanted, settings)
+        # by what the labels are declared to be: those at hand may happen to be all 0 or 1
+        kinds = {kind_of_labels(annotator, score) for score in wanted["score"].unique()}
+        kind: Kind = "graded" if len(kinds) > 1 else next(iter(kinds), "binary")
+        measures = requested_measures(annotator, settings.measures, kind, settings.threshold)
+        check_measures(measures, kind, settings.threshold)
         yield LabelGroup(
             names={"reader": reader, "score": score, "annotator": annotator},
             queries=wanted,
@@ -116,15 +121,6 @@ def label_groups(
             measures=measures,
             judged=judged(of_runs, group_labels, wanted),
         )
-
-
-def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -> tuple[Kind, list[str]]:
-    # by what the labels are declared to be: those at hand may happen to be all 0 or 1
-    kinds = {kind_of_labels(annotator, score) for score in queries["score"].unique()}
-    kind: Kind = "graded" if len(kinds) > 1 else next(iter(kinds), "binary")
-    names = requested_measures(annotator, settings.measures, kind, settings.threshold)
-    check_measures(names, kind, settings.threshold)
-    return kind, names
 
 
 def _columns(group: LabelGroup, settings: Settings) -> Iterator[Column]:
@@ -139,7 +135,6 @@ def _columns(group: LabelGroup, settings: Settings) -> Iterator[Column]:
 def _of_run(
     group: LabelGroup, depth: int, pool: tuple[Floats, Flags] | None, settings: Settings, run_id: str
 ) -> list[Column]:
-    """Every measure of a run's lists at one depth."""
     labels, lengths, judged_to = group.judged.matrix(run_id, depth)
     columns: list[Column] = []
     for ideal in settings.ideals:
@@ -158,7 +153,6 @@ def _of_run(
 
 
 def uses_ideal(name: str) -> bool:
-    """Whether a measure depends on the ideal."""
     measure: Measure = find("measure", name, MEASURES)
     return measure.uses_ideal
 
@@ -166,13 +160,7 @@ def uses_ideal(name: str) -> bool:
 def _as_table(group: LabelGroup, columns: Sequence[Column]) -> pl.DataFrame:
     """PER_QUERY of columns, one below the other."""
     ids, height = group.queries["query_id"], group.queries.height
-    schema = {
-        "run_id": pl.String,
-        "depth": pl.Int32,
-        "measure": pl.String,
-        "cutoff": pl.Int32,
-        "ideal": pl.String,
-    }
+    schema = as_frame(PER_QUERY.empty()).select("run_id", "depth", "measure", "cutoff", "ideal").schema
     names = pl.DataFrame([name for name, _ in columns], schema=schema, orient="row")
     rows = np.repeat(np.arange(len(columns)), height)
     values = np.concatenate([np.empty(0), *(column for _, column in columns)])

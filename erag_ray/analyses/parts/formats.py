@@ -8,43 +8,26 @@ import re
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
 
 MISSING = "-"
-# Format -> Python format specification
-SPECS = {
-    Format.NUMBER: ".3f",
-    Format.NUMBER_2: ".2f",
-    Format.NUMBER_4: ".4f",
-    Format.TENTHS: ".1f",
-    Format.COUNT: ",.0f",
-    Format.SHARE: ".1%",
-    Format.SHARE_0: ".0%",
-    Format.SHARE_2: ".2%",
-    Format.CHANGE: "+.3f",
-    Format.GENERAL: ",g",
-}
-# specification of interval ends, if it differs from that of the value
-ENDS = {Format.NUMBER_4: ".3f"}
-COMPACT_ENDS = ".2f"
 WITHOUT_ZERO = {Format.NUMBER, Format.NUMBER_2, Format.NUMBER_4}
 
 
 def text_of(value: Value, column: Column) -> str:
     """Return a value as text: ``0.349 [0.312, 0.391] n=30``; a missing value is a dash."""
     form = column.format
-    spec, ends = SPECS.get(form, ""), ENDS.get(form, SPECS.get(form, ""))
     if form is Format.P_VALUE and isinstance(value.value, int | float):
         return _joined(p_number(value.value), value)
-    return _joined(_printed(value, spec, ends), value)
+    spec = "" if column.is_text else form.value
+    return _joined(_printed(value, spec, ".3f" if form is Format.NUMBER_4 else spec), value)
 
 
 def compact_text_of(value: Value, column: Column) -> str:
     """Return a value for a narrow table: ``.349 [.31, .39]``, without zeros before the point."""
     if column.format not in WITHOUT_ZERO:
         return text_of(value, column)
-    return _joined(_printed(value, SPECS[column.format], COMPACT_ENDS, drop_zero=True), value)
+    return _joined(_printed(value, column.format.value, ".2f", drop_zero=True), value)
 
 
 def rows_of_text(table: Table) -> list[tuple[str, ...]]:
-    """Return the rows of a table as text."""
     return [
         tuple(text_of(value, column) for value, column in zip(row, table.columns, strict=True))
         for row in table.rows
@@ -80,7 +63,6 @@ def number(value: float | None, digits: int = 3, *, drop_zero: bool = False) -> 
 
 
 def change(value: float | None, digits: int = 3) -> str:
-    """Return a number for a sentence, with its sign."""
     return MISSING if value is None else _one(value, f"+.{digits}f", drop_zero=False)
 
 
@@ -107,7 +89,6 @@ def p_number(value: float | None) -> str:
 
 
 def p_text(value: float | None) -> str:
-    """Return a p-value in a sentence."""
     return "not known" if value is None else "< .001" if value < 0.001 else number(value, drop_zero=True)
 
 

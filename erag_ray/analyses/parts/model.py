@@ -16,30 +16,23 @@ Plain = float | int | str | None
 
 
 class Format(enum.Enum):
-    """Number format of a column."""
+    """Format of a column: of text, of p-values, or the Python format specification of its numbers."""
 
     NAME = "name"
     """Text that names a row."""
     TEXT = "text"
-    """Other text."""
-    NUMBER = "number"
-    """Three digits after the point."""
-    NUMBER_2 = "number_2"
-    NUMBER_4 = "number_4"
-    TENTHS = "tenths"
-    """One digit after the point."""
-    COUNT = "count"
-    """A whole number with commas."""
-    SHARE = "share"
-    """A fraction as a percentage with one digit."""
-    SHARE_0 = "share_0"
-    SHARE_2 = "share_2"
-    CHANGE = "change"
-    """A difference of two numbers: a sign, and three digits after the point."""
-    GENERAL = "general"
-    """As many digits as the number has, with commas."""
-    P_VALUE = "p_value"
+    P_VALUE = "p-value"
     """Three digits, or a power of ten below .001."""
+    NUMBER = ".3f"
+    NUMBER_2 = ".2f"
+    NUMBER_4 = ".4f"
+    TENTHS = ".1f"
+    COUNT = ",.0f"
+    SHARE = ".1%"
+    SHARE_0 = ".0%"
+    SHARE_2 = ".2%"
+    CHANGE = "+.3f"
+    GENERAL = ",g"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +131,6 @@ Topic = Literal["run", "certainty", "missing", "reader", "depth", "label", "trus
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One sentence of a verdict."""
-
     topic: Topic
     text: str
     is_warning: bool = False
@@ -162,8 +153,6 @@ State = Literal["leads", "worse", "equal", "inconclusive", "not compared", "refe
 
 @dataclass(frozen=True, kw_only=True)
 class RankedRun:
-    """A run among the others of a dataset: its end-to-end score, and what is known of it."""
-
     name: str
     mean: float | None
     low: float | None
@@ -200,8 +189,6 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A complete report, for any renderer."""
-
     title: str
     verdict: Verdict
     sections: tuple[Section, ...]

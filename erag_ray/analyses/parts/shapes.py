@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import polars as pl
 import xxhash
 
 from erag_ray.analyses.parts.model import Column, Figure, Format, Plain, Report, Table, Value
 
-T = TypeVar("T")
 MAX_NAME = 60
 ABSENT = Value()
 Row = Mapping[str, Any]
@@ -34,27 +33,22 @@ def about(dataset: str, kind: str, title: str, *words: object) -> dict[str, Any]
 
 
 def parts_of(report: Report) -> list[Table | Figure]:
-    """Return all tables and figures of a report in reading order."""
     return [part for section in report.sections for part in section.parts]
 
 
 def tables_of(report: Report) -> list[Table]:
-    """Return all tables of a report in reading order."""
     return [part for part in parts_of(report) if isinstance(part, Table)]
 
 
 def figures_of(report: Report) -> list[Figure]:
-    """Return all figures of a report in reading order."""
     return [part for part in parts_of(report) if isinstance(part, Figure)]
 
 
 def names(*heads: str) -> tuple[Column, ...]:
-    """Return columns that name rows."""
     return tuple(Column(head, Format.NAME) for head in heads)
 
 
 def columns(heads: Iterable[str], form: Format = Format.NUMBER, meaning: str = "") -> tuple[Column, ...]:
-    """Return columns of one format."""
     return tuple(Column(head, form, meaning) for head in heads)
 
 
@@ -101,17 +95,10 @@ def field(
 
 
 def name_field(head: str, key: str | Callable[[Row], Plain | Value]) -> Field:
-    """Return a field that names rows."""
     return field(head, key, Format.NAME)
 
 
-def present(*parts: T | None) -> Iterator[T]:
-    """Yield the parts that are not None."""
-    yield from (part for part in parts if part is not None)
-
-
 def rows_of(frame: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a frame by column name."""
     return frame.iter_rows(named=True)
 
 

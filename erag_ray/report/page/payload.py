@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
+
 from erag_ray.analyses.parts.formats import text_of
 from erag_ray.analyses.parts.model import Column, Figure, Table, Value
 from erag_ray.data.runs.references import GOLD_PASSAGES, NO_PASSAGES
@@ -30,7 +32,6 @@ def packed(content: object) -> str:
 
 
 def table_data(table: Table) -> Plain:
-    """Return a table as data: headers, and rows of cells with their sort keys."""
     return {
         "name": table.name,
         "columns": [
@@ -80,31 +81,18 @@ def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Pl
         questions: the questions.
         positions: of each record its shard, and its place there.
     """
-    queries, runs = questions.queries, questions.runs
+    queries = questions.queries
     depth = questions.depths[-1] if questions.depths else 0
-    of_runs = questions.end_to_end.filter(depth=depth).select("number", "run_id", "value")
-    values = {(number, run): value for number, run, value in of_runs.iter_rows()}
-    cell_of = {
-        (number, run): cell
-        for number, run, cell in questions.cells.filter(depth=depth)
-        .select("number", "run_id", "cell")
-        .iter_rows()
-    }
     cell_names: dict[str, int] = {}
+    cells = [
+        [-1 if cell is None else cell_names.setdefault(cell, len(cell_names)) for cell in of_question]
+        for of_question in _by_run(questions, questions.cells.filter(depth=depth), "cell")
+    ]
     slice_values: dict[str, dict[str, int]] = {}
     slices: list[dict[str, int]] = [{} for _ in positions]
     for number, name, value in questions.slices.select("number", "slice", "value").iter_rows():
         known = slice_values.setdefault(name, {})
         slices[number][name] = known.setdefault(value, len(known))
-    cells = [
-        [
-            -1
-            if (cell := cell_of.get((number, run))) is None
-            else cell_names.setdefault(cell, len(cell_names))
-            for run in runs
-        ]
-        for number in queries["number"]
-    ]
     return {
         "id": queries["query_id"].to_list(),
         "question": queries["question"].to_list(),
@@ -113,7 +101,7 @@ def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Pl
         "shard": [shard for shard, _ in positions],
         "place": [row for _, row in positions],
         "slices": slices,
-        "values": [[values.get((number, run)) for run in runs] for number in queries["number"]],
+        "values": _by_run(questions, questions.end_to_end.filter(depth=depth), "value"),
         "closed_book": _of_reference(questions, NO_PASSAGES),
         "gold": _of_reference(questions, GOLD_PASSAGES),
         "cells": cells,
@@ -123,6 +111,14 @@ def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Pl
         "cell_names": list(cell_names),
         "slice_values": {name: list(known) for name, known in slice_values.items()},
     }
+
+
+def _by_run(questions: Questions, rows: pl.DataFrame, column: str) -> list[list[Any]]:
+    """Return a column of ``rows``, a list for each question, with a value or None for each run."""
+    values = {
+        (number, run): value for number, run, value in rows.select("number", "run_id", column).iter_rows()
+    }
+    return [[values.get((number, run)) for run in questions.runs] for number in questions.queries["number"]]
 
 
 def _of_reference(questions: Questions, run: str) -> list[float | None]:

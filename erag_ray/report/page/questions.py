@@ -130,11 +130,9 @@ class Questions:
 
     @property
     def num_harmful(self) -> list[int]:
-        """Of each question: documents with a label below 0."""
         return self._count((self.labels < 0).any(axis=1))
 
     def _count(self, is_counted: npt.ArrayLike) -> list[int]:
-        """Count the pairs of each question."""
         numbers = self.pairs["number"].to_numpy()[np.asarray(is_counted)]
         return list(map(int, np.bincount(numbers, minlength=len(self))))
 
@@ -317,7 +315,6 @@ def _end_to_end(utility: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFr
 
 
 def _records(questions: Questions, numbers: range) -> Iterator[Record]:
-    """Yield the records of consecutive questions."""
     options = questions.options
     frames = {name: _cut(getattr(questions, name), numbers) for name in OF_QUESTION}
     frames["pairs"] = _with_texts(frames["pairs"], questions.corpus, options)
@@ -346,7 +343,6 @@ def _records(questions: Questions, numbers: range) -> Iterator[Record]:
 
 
 def _cut(frame: pl.DataFrame, numbers: range) -> pl.DataFrame:
-    """Return the rows of consecutive questions."""
     start, end = np.searchsorted(frame["number"].to_numpy(), [numbers.start, numbers.stop])
     return frame[int(start) : int(end)]
 

@@ -129,7 +129,6 @@ def _html(report: Report, data: str, bundle: str, shards: list[str], *, is_singl
 
 
 def grouped(parts: Sequence[Table | Figure]) -> list[tuple[str, list[Table | Figure]]]:
-    """Return parts by the headings under which they are folded, in reading order."""
     return [(name, list(of_name)) for name, of_name in itertools.groupby(parts, lambda part: part.group)]
 
 
