@@ -23,7 +23,8 @@ from erag_ray.support.errors import InputError
 ROOT = pathlib.Path(__file__).parents[2]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
 REQUIRED = {name: ["--retrievers", "{bm25: {kind: bm25}}"] for name in ("retrieve", "dual_labels")}
-WITH_STORE = {"annotate", "compare", "end_to_end", "evaluate", "prepare", "settle"}
+REQUIRED["readers"] = ["--readers", "{a: {kind: echo}, b: {kind: causal, model: m}}"]
+WITH_STORE = {"annotate", "compare", "end_to_end", "evaluate", "prepare", "readers", "settle"}
 COMMAND = re.compile(r"^[ #]*ray job submit (?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 
 
