@@ -113,13 +113,11 @@ def show(view: View) -> Iterator[Part]:
     """Yield how much better eRAG agrees with utility than each other annotator, and which label agrees best."""
     correlations = informative(view.rows(CORRELATIONS))
     rows = view.rows(CONTRASTS)
-    deepest = correlations["depth"].unique().sort()[-1:]
-    has_erag = "erag" in view.results[CONTRASTS]["annotator_a"]
-    for depth, statistic in itertools.product(
-        deepest if has_erag else [], view.results[CORRELATIONS]["statistic"].unique(maintain_order=True)
-    ):
-        at = {"depth": depth, "statistic": statistic}
-        yield contrast_table(view, rows.filter(**at), correlations.filter(**at), depth)
+    if correlations.height and "erag" in view.results[CONTRASTS]["annotator_a"]:
+        depth = max(correlations["depth"])
+        for statistic in view.results[CORRELATIONS]["statistic"].unique(maintain_order=True):
+            at = {"depth": depth, "statistic": statistic}
+            yield contrast_table(view, rows.filter(**at), correlations.filter(**at), depth)
     if view.standing is not None:
         yield from agreement_of_labels(correlations, rows, view.standing, view.results.alpha)
 

@@ -50,13 +50,9 @@ QUESTIONS_AT_A_TIME = 64
 SNIPPET_CHARACTERS = 200
 DIGITS = 4
 """Decimal digits of labels and scores in a record."""
-IN_LISTS = {
-    "query_id": pl.String,
-    "run_id": pl.String,
-    "doc_id": pl.String,
-    "name": pl.String,
-    "value": pl.Float64,
-}
+IN_LISTS = {**dict.fromkeys((*PAIR, "run_id", "name"), pl.String()), "value": pl.Float64()}
+NEEDED = (RUNS, DOCUMENT_OUTPUTS, GOLD, QUERIES, CORPUS, LABELS, UTILITY, LIST_OUTPUTS, PROVENANCE)
+"""Tables of every job; a folder that lacks one is said to. Older folders lack others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +148,10 @@ class _Tables:
 
     def parts(self, schema: TableSchema) -> Iterator[pl.DataFrame]:
         if not self.store.is_sealed(schema):
-            self.notes.append(f"questions are shown without {schema.name}: the table is not in this folder")
+            if schema in NEEDED:
+                self.notes.append(
+                    f"questions are shown without {schema.name}: the table is not in this folder"
+                )
             return
         try:
             if others := stale(self.store.manifest(schema), self.store):
@@ -166,20 +165,15 @@ class _Tables:
             self.damaged.add(schema.name)
             self.notes.append(f"questions are shown without {schema.name}: {reason}")
 
-    def optional(self, schema: TableSchema) -> pl.DataFrame:
-        """Read a table that older folders lack."""
-        return self.read(schema) if self.store.is_sealed(schema) else as_frame(schema.empty())
-
     def in_lists(self) -> pl.DataFrame:
         """Return query_id, run_id, doc_id, name and value of all extensions."""
         tables = [extension.list_values for extension in installed() if extension.list_values]
         parts = [
-            part.select(name if column == "name" else column for column in IN_LISTS).rename({name: "name"})
+            part.select(*PAIR, "run_id", name=name, value=pl.col("value").round(DIGITS))
             for schema, name in tables
-            if self.store.is_sealed(schema)
             for part in self.parts(schema)
         ]
-        return pl.concat([pl.DataFrame(schema=IN_LISTS), *parts])
+        return pl.concat([pl.DataFrame(schema=IN_LISTS), *parts]).drop_nulls("value")
 
 
 def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
@@ -198,9 +192,6 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
     end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
     runs_end_to_end = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
     described = _described(pairs, corpus, gold, tables.read(PROVENANCE), outputs)
-    values = (
-        tables.in_lists().select(*PAIR, "run_id", "name", pl.col("value").round(DIGITS)).drop_nulls("value")
-    )
     return Questions(
         runs=run_ids or runs_end_to_end["run_id"].unique(maintain_order=True).to_list(),
         columns=columns,
@@ -211,9 +202,9 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         labels=labels,
         lists=_in_lists(runs, run_ids, pairs).sort("number", "run", "rank"),
         end_to_end=end_to_end,
-        cells=_numbered(tables.optional(CELLS).drop_nulls("cell"), queries),
-        slices=_numbered(tables.optional(SLICES), queries),
-        in_lists=_in_lists(values, run_ids, pairs).sort("number", "run", "name", "pair"),
+        cells=_numbered(tables.read(CELLS).drop_nulls("cell"), queries),
+        slices=_numbered(tables.read(SLICES), queries),
+        in_lists=_in_lists(tables.in_lists(), run_ids, pairs).sort("number", "run", "name", "pair"),
         corpus=corpus.select("title", "text"),
         notes=list(dict.fromkeys(tables.notes)),
     )
