@@ -82,7 +82,7 @@ def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
     """Return READER_INTERACTIONS of one dataset and score."""
     family, alpha, clusters = Family(), 1 - settings.confidence, sides.columns.draws.clusters
     rows: list[dict[str, object]] = []
-    tests: list[int | None] = []
+    tested = []
     for (reader_a, one), (reader_b, other) in itertools.combinations(sides.scores.items(), 2):
         for a, b in itertools.combinations(range(len(sides.runs)), 2):
             differences = [paired_differences(table[:, a], table[:, b]) for table in (one, other)]
@@ -95,15 +95,11 @@ def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
             counts = {"num_queries": count, "num_dropped": len(both) - count}
             of_both = dict(zip(("with_a", "with_b"), means, strict=True))
             rows.append({**sides.names, **readers, **pair, **of_both, **counts})
-            tests.append(family.add(both, clusters=clusters) if count else None)
-    adjusted = family.adjusted(alpha)
-    for row, index in zip(rows, tests, strict=True):
-        if index is not None:
-            test, level, p_adjusted = adjusted[index].test, adjusted[index].level, adjusted[index].p_adjusted
-            ends = zip(("low", "high"), test.interval(alpha), test.interval(level), strict=True)
-            row |= {"difference": test.mean, "p_value": test.p_value, "p_adjusted": p_adjusted}
-            for name, end, end_adjusted in ends:
-                row |= {name: end, f"{name}_adjusted": end_adjusted}
+            if count:
+                family.add(both, clusters=clusters)
+                tested.append(rows[-1])
+    for row, test in zip(tested, family.adjusted(alpha), strict=True):
+        row |= test.figures(alpha)
     return rows
 
 

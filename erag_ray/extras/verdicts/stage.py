@@ -90,6 +90,7 @@ def _table(view: View, rows: pl.DataFrame, title: str, word: str) -> Table:
         "num_both": "both accept",
         "num_only_rater": "only it accepts",
         "num_only_people": "only people accept",
+        "num_neither": "none accepts",
     }
     return listing(
         rows_of(rows),
@@ -99,10 +100,7 @@ def _table(view: View, rows: pl.DataFrame, title: str, word: str) -> Table:
             field("agreement", estimate, Format.NUMBER, "1: always, 0: as often as by chance"),
             name_field("statistic", lambda row: STATISTICS[row["statistic"]]),
             field("items", "num_items", Format.COUNT),
-            *(
-                field(head, name, Format.COUNT)
-                for name, head in {**heads, "num_neither": "none accepts"}.items()
-            ),
+            *(field(head, name, Format.COUNT) for name, head in heads.items()),
         ),
         caption="An item is an output or a document with a verdict; of several verdicts counts what more than half "
         "say. Intervals draw whole questions. A score or label of at least the threshold (.5 if none is set) accepts.",
@@ -118,8 +116,7 @@ def _finding(view: View, rows: pl.DataFrame) -> Iterator[Finding]:
         return
     row, best = known[score], max(known.values(), key=lambda row: row["value"])
     shown = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
-    text = f"{score} agrees with people at {shown} (Cohen's kappa, "
-    text += f"{counted(row['num_items'], 'output')})"
+    text = f"{score} agrees with people at {shown} (Cohen's kappa, {counted(row['num_items'], 'output')})"
     if best["value"] > row["value"]:
         text += f", {best['rater']} at {number(best['value'], drop_zero=True)}"
     if people is not None:
@@ -145,8 +142,7 @@ def _means(view: View, rows: pl.DataFrame) -> Table:
     )
 
 
-def is_wanted(config: JobConfig) -> bool:
-    """Return whether a job has verdicts."""
+def _is_wanted(config: JobConfig) -> bool:
     return bool(config.verdicts)
 
 
@@ -158,7 +154,7 @@ EXTENSION = Extension(
             schema=VERDICTS,
             sources=(QUERIES,),
             more_settings=lambda config: {"verdicts": {path: file_stamp(path) for path in config.verdicts}},
-            is_wanted=is_wanted,
+            is_wanted=_is_wanted,
             make=make_verdicts,
         ),
         Analysis(
@@ -166,7 +162,7 @@ EXTENSION = Extension(
             sources=(VERDICTS, UTILITY, LIST_OUTPUTS, LABELS, QUERIES),
             settings=("threshold", *RESAMPLED),
             code=("scores",),
-            is_wanted=is_wanted,
+            is_wanted=_is_wanted,
             make=make_people,
             notes=unused_notes,
             shows=(PEOPLE_MEANS,),
@@ -178,7 +174,7 @@ EXTENSION = Extension(
             schema=PEOPLE_MEANS,
             sources=(VERDICTS, UTILITY, LIST_OUTPUTS, QUERIES),
             settings=RESAMPLED,
-            is_wanted=is_wanted,
+            is_wanted=_is_wanted,
             make=make_means,
         ),
     ),
