@@ -13,20 +13,14 @@ from erag_ray.extras.sequential_test.auxiliary import auxiliary_labels, auxiliar
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.looks import Looks, critical_values, largest_divisor, look, rejected
 from erag_ray.extras.sequential_test.messages import look_line, summary_lines
-from erag_ray.extras.sequential_test.sample import (
-    DatasetSample,
-    Differences,
-    Pair,
-    differences,
-    draw,
-    run_names,
-)
+from erag_ray.extras.sequential_test.sample import DatasetSample, Pair, differences, draw, run_names
 from erag_ray.inference.planning.plan import plan_labels
 from erag_ray.inference.stage import Finished, readers_session, run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
 from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.measures.agreement import PoweredValues
 from erag_ray.store.schemas import table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -175,11 +169,11 @@ class PairState:
         counts, alpha = self.sample.counts, 1 - config.confidence
         one = differences(config, self.sample, labels, counts[number - 1], self.pair)
         critical = critical_values(config.boundary, counts, alpha / num_pairs)
-        clusters = self.sample.clusters
-        seen = look(one.values, counts[:number], critical[:number], one.differs, clusters)
+        differs, clusters = one.from_labels != 0, self.sample.clusters
+        seen = look(one.values, counts[:number], critical[:number], differs, clusters)
         self.is_equal |= bool(seen.is_settled(config.equivalence_margin)[-1])
         divisor = largest_divisor(
-            one.values, counts, number, config.boundary, alpha, num_pairs, one.differs, clusters
+            one.values, counts, number, config.boundary, alpha, num_pairs, differs, clusters
         )
         if divisor > self.divisor:
             self.divisor, self.sign = divisor, float(seen.means[-1])
@@ -250,29 +244,21 @@ def _looks(
             for pair in dataset.pairs:
                 pair.look(config, labels, dataset.num_looks, len(pairs), price)
         _decide(pairs)
+        # Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided
+        for pair in pairs:
+            pair.row.update(settled=pair.is_settled, better=pair.better)
         for dataset in going:
             for pair in dataset.pairs:
-                pair.row.update(settled=pair.is_settled, better=pair.better)
                 say(look_line(config, dataset.sample, pair.row, len(datasets), not dataset.goes_on))
                 rows.append(pair.row)
-    _end(config, datasets)
-    return rows
-
-
-def _end(config: SettleConfig, datasets: Sequence[DatasetState]) -> None:
-    """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
-
-    Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
-    """
     for dataset in datasets:
-        for pair in dataset.pairs:
-            pair.row.update(settled=pair.is_settled, better=pair.better)
         runs = dataset.unbeaten or dataset.sample.runs
         row = dataset.pairs[0].row
         say(*summary_lines(config, dataset.sample, row, runs, is_settled=dataset.is_settled))
+    return rows
 
 
-def _row(config: SettleConfig, state: PairState, one: Differences, seen: Looks, price: float | None) -> Row:
+def _row(config: SettleConfig, state: PairState, one: PoweredValues, seen: Looks, price: float | None) -> Row:
     """Return the last look of a pair, as a row of INTERIM_ANALYSES but for settled and better."""
     sample = state.sample
     mean, low, high = (float(bound[-1]) for bound in (seen.means, seen.lows, seen.highs))
@@ -292,7 +278,7 @@ def _row(config: SettleConfig, state: PairState, one: Differences, seen: Looks, 
         "low": low if np.isfinite(low) else None,
         "high": high if np.isfinite(high) else None,
         "auxiliary": config.auxiliary_annotator,
-        "lambda": one.slope,
+        "lambda": one.slope if config.auxiliary_annotator else None,
         "correlation": one.correlation,
         "num_saved": num_saved,
         "price_saved": None if price is None else price * num_saved,
