@@ -17,9 +17,23 @@ from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import with_slices
 from erag_ray.annotators import SUFFICES
 from erag_ray.data.runs.references import NO_PASSAGES
-from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES
 from erag_ray.measures.agreement import agree, mean_intervals, share_intervals
+from erag_ray.store.schemas import STRING, table_schema
 
+CREDIT_AGREEMENT = table_schema(
+    "credit_agreement",
+    "dataset* reader* score* run_id* depth* slice* value* credit* annotator* statistic* over* agreement? "
+    "low? high? num_queries num_documents num_dropped reason?",
+    value=STRING,
+)
+"""Agreement of labels with credits: over "lists" (the mean of each list's own) or over "documents" (of all lists)."""
+CREDIT_SHARES = table_schema(
+    "credit_shares",
+    "dataset* reader* score* run_id* depth* slice* value* credit* effect* share? low? high? num_positive "
+    "num_documents num_queries",
+    value=STRING,
+)
+"""Shares of documents by eRAG's label and by credit, see `EFFECTS`."""
 EFFECTS: Mapping[str, str] = {
     "credited": "useful alone and credited: the label is right",
     "redundant": "useful alone and no credit: the list scores the same without it",

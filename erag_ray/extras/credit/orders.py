@@ -10,9 +10,17 @@ import polars as pl
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.extras.credit.lists import document_keys, mixed
-from erag_ray.extras.credit.schemas import ORDER_EFFECTS
 from erag_ray.measures.agreement import Family, paired_differences, share_of
+from erag_ray.store.schemas import table_schema
 
+ORDER_UTILITY = table_schema("order_utility", "reader* score* run_id* query_id* depth* order* value?")
+"""Score of the output with a changed list, see `config.job.ORDERS`."""
+ORDER_EFFECTS = table_schema(
+    "order_effects",
+    "dataset* reader* score* run_id* depth* order* difference? low? high? p_value? low_adjusted? "
+    "high_adjusted? p_adjusted? share_changed? share_low? share_high? num_queries num_dropped reason?",
+)
+"""Change of utility where a list is put in another order, or into other company."""
 TOO_FEW = "fewer than 2 questions are judged both ways"
 NEVER_CHANGES = "no question's score changes"
 LIST = ("reader", "score", "run_id", "depth")

@@ -11,8 +11,8 @@ from erag_ray.analyses.contract import View
 from erag_ray.analyses.order import in_run_order, symbol_of
 from erag_ray.analyses.parts.model import Column, Figure, Format, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
-from erag_ray.extras.credit.agreement import EFFECTS, LISTS
-from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES, ORDER_EFFECTS
+from erag_ray.extras.credit.agreement import CREDIT_AGREEMENT, CREDIT_SHARES, EFFECTS, LISTS
+from erag_ray.extras.credit.orders import ORDER_EFFECTS
 
 LEAVE_ONE_OUT = "leave_one_out"
 LISTS_COLUMNS = (*names("run"), Column("documents", Format.COUNT), *names("credit"))
