@@ -8,17 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.analyses.answer import MAX_QUESTIONS
+from erag_ray.analyses.answer import needed_text
 from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.parts.formats import change, counted, number, quoted, with_documents
-from erag_ray.analyses.parts.model import (
-    DatasetVerdict,
-    Finding,
-    Format,
-    Report,
-    Section,
-    Table,
-)
+from erag_ray.analyses.parts.model import DatasetVerdict, Finding, Format, Report, Section, Table
 from erag_ray.analyses.parts.model import Verdict as ReportVerdict
 from erag_ray.analyses.parts.shapes import Row, estimate, field, listing, name_field, rows_of
 from erag_ray.extras.gate.changes import Difference
@@ -79,15 +72,10 @@ def comment_of(report: Report) -> str:
 
 
 def _headline(comparison: Comparison) -> str:
-    where = (
-        ""
-        if comparison.baseline.folder == comparison.candidate.folder
-        else f" of {comparison.candidate.folder}"
-    )
-    return (
-        f"{comparison.candidate.run}{where} against {comparison.baseline.run} of {comparison.baseline.folder}, "
-        f"{with_documents(comparison.depth)}: {comparison.verdict}"
-    )
+    baseline, candidate = comparison.baseline, comparison.candidate
+    where = "" if baseline.folder == candidate.folder else f" of {candidate.folder}"
+    sides = f"{candidate.run}{where} against {baseline.run} of {baseline.folder}"
+    return f"{sides}, {with_documents(comparison.depth)}: {comparison.verdict}"
 
 
 def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerdict:
@@ -98,9 +86,8 @@ def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerd
         f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference {_change(one)}, "
         f"margin {number(comparison.rule.margin, drop_zero=True)}"
     )
-    text = "" if one.verdict != "not settled" else _needed(one)
-    findings = (Finding(topic="certainty", text=text),) if text else ()
-    return DatasetVerdict(dataset=name, answer=answer, findings=findings)
+    findings = [Finding(topic="certainty", text=_needed(one))] if one.verdict == "not settled" else []
+    return DatasetVerdict(dataset=name, answer=answer, findings=tuple(findings))
 
 
 def _mean(pairs: pl.DataFrame, side: str) -> float:
@@ -108,19 +95,16 @@ def _mean(pairs: pl.DataFrame, side: str) -> float:
 
 
 def _change(one: Decision) -> str:
-    value = change(one.difference)
-    return (
-        value if one.low is None or one.high is None else f"{value} [{change(one.low)}, {change(one.high)}]"
-    )
+    interval = "" if one.low is None else f" [{change(one.low)}, {change(one.high)}]"
+    return f"{change(one.difference)}{interval}"
 
 
 def _needed(one: Decision) -> str:
     start = f"not settled with {counted(one.num_questions, 'question')}"
     if one.num_needed is None:
         return f"{start}; a difference of exactly -margin is settled by no number of questions"
-    if one.num_needed > MAX_QUESTIONS:
-        return f"{start}; more than {MAX_QUESTIONS:,} would be needed for this difference"
-    return f"{start}; about {one.num_needed:,} would be needed for this difference"
+    needed = needed_text(one.num_needed, one.num_questions)
+    return f"{start}; {needed} would be needed for this difference"
 
 
 def _findings(comparison: Comparison) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from erag_ray.extras.sequential_test.auxiliary import auxiliary_labels, auxiliary_problems
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.extras.sequential_test.looks import Looks, critical_values, largest_divisor, look, rejected
+from erag_ray.extras.sequential_test.looks import critical_values, largest_divisor, look, rejected
 from erag_ray.extras.sequential_test.messages import look_line, summary_lines
 from erag_ray.extras.sequential_test.sample import DatasetSample, Pair, differences, draw, run_names
 from erag_ray.inference.planning.plan import plan_labels
@@ -20,7 +20,6 @@ from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
 from erag_ray.labels.scoring import check_scores, scoring_of
-from erag_ray.measures.agreement import PoweredValues
 from erag_ray.store.schemas import table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -138,7 +137,7 @@ class PairState:
         sign: of the difference at that look.
         is_equal: whether the difference was known to within the margin at a look.
         better: the better run, once Holm's procedure has rejected equality.
-        row: of INTERIM_ANALYSES, the last look.
+        row: of INTERIM_ANALYSES, the last look; settled and better follow once all pairs were looked at.
     """
 
     sample: DatasetSample
@@ -177,7 +176,28 @@ class PairState:
         )
         if divisor > self.divisor:
             self.divisor, self.sign = divisor, float(seen.means[-1])
-        self.row = _row(config, self, one, seen, price)
+        documents = self.sample.first(counts[number - 1])
+        num_saved = self.sample.documents.height - _num_read(documents)
+        low, high = float(seen.lows[-1]), float(seen.highs[-1])
+        self.row = {
+            "dataset": self.sample.dataset,
+            "run_a": self.names[0],
+            "run_b": self.names[1],
+            "measure": config.measure,
+            "cutoff": config.rank,
+            "look": number,
+            "num_queries": counts[number - 1],
+            "num_readings": _num_read(documents),
+            "num_documents": documents.height,
+            "difference": float(seen.means[-1]),
+            "low": low if np.isfinite(low) else None,
+            "high": high if np.isfinite(high) else None,
+            "auxiliary": config.auxiliary_annotator,
+            "lambda": one.slope if config.auxiliary_annotator else None,
+            "correlation": one.correlation,
+            "num_saved": num_saved,
+            "price_saved": None if price is None else price * num_saved,
+        }
 
 
 def _decide(states: Sequence[PairState]) -> None:
@@ -256,33 +276,6 @@ def _looks(
         row = dataset.pairs[0].row
         say(*summary_lines(config, dataset.sample, row, runs, is_settled=dataset.is_settled))
     return rows
-
-
-def _row(config: SettleConfig, state: PairState, one: PoweredValues, seen: Looks, price: float | None) -> Row:
-    """Return the last look of a pair, as a row of INTERIM_ANALYSES but for settled and better."""
-    sample = state.sample
-    mean, low, high = (float(bound[-1]) for bound in (seen.means, seen.lows, seen.highs))
-    documents = sample.first(int(seen.counts[-1]))
-    num_saved = sample.documents.height - _num_read(documents)
-    return {
-        "dataset": sample.dataset,
-        "run_a": state.names[0],
-        "run_b": state.names[1],
-        "measure": config.measure,
-        "cutoff": config.rank,
-        "look": len(seen.counts),
-        "num_queries": int(seen.counts[-1]),
-        "num_readings": _num_read(documents),
-        "num_documents": documents.height,
-        "difference": mean,
-        "low": low if np.isfinite(low) else None,
-        "high": high if np.isfinite(high) else None,
-        "auxiliary": config.auxiliary_annotator,
-        "lambda": one.slope if config.auxiliary_annotator else None,
-        "correlation": one.correlation,
-        "num_saved": num_saved,
-        "price_saved": None if price is None else price * num_saved,
-    }
 
 
 def _num_read(drawn: pl.DataFrame) -> int:

@@ -17,7 +17,6 @@ from erag_ray.analyses.auxiliary import estimate_all
 from erag_ray.analyses.columns import table_of
 from erag_ray.analyses.contract import Evaluation
 from erag_ray.analyses.settings import Floats, Settings
-from erag_ray.extras.verdicts.files import VERDICTS
 from erag_ray.measures.agreement import (
     TIE_DIGITS,
     Interval,
@@ -27,9 +26,14 @@ from erag_ray.measures.agreement import (
     resample_weights,
 )
 from erag_ray.measures.scores import score_named, score_outputs
-from erag_ray.store.schemas import COUNT, LIST_OUTPUTS, STRING, VALUE, table_schema
+from erag_ray.store.schemas import COUNT, FLAG, LIST_OUTPUTS, STRING, VALUE, table_schema
 from erag_ray.support.progress import StageProgress
 
+VERDICTS = table_schema(
+    "verdicts", "query_id* run_id* depth* doc_id* rater* verdict", rater=STRING, verdict=FLAG
+)
+"""A person's verdict on the output of a run with ``depth`` documents (0: the most that the job has), or, where
+``run_id`` is "", on a document."""
 PEOPLE = table_schema(
     "people",
     "dataset* reader* about* rater* run_id* statistic* value? low? high? num_items num_queries num_both? "
