@@ -106,7 +106,6 @@ def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
     is_judged = ~np.isnan(differences)
     judged = differences[is_judged]
     row = {
-        **dict.fromkeys(FIGURES),
         "difference": float(judged.mean()) if len(judged) else None,
         "effect_size": effect_size(judged),
         "num_queries": len(judged),

@@ -165,16 +165,13 @@ def test_where_hardly_a_query_differs_nothing_is_settled() -> None:
     assert look(values, [50, 100], critical_values("even", [50, 100], 0.05)).is_settled(0.5).all()
 
 
-ONE = np.ones((2, 3))
 WRONG: dict[str, Callable[[], object]] = {
     "budget 0": lambda: probabilities([1, 2], 0),
     "budget 3": lambda: probabilities([1, 2], 3),
     "not all 0": lambda: probabilities([0, 0], 1),
     "at least 0": lambda: probabilities([1, -1], 1),
-    "unknown importance 'AP'": lambda: rank_weights("AP", ONE, 3),
     "ranks must be": lambda: rank_weights("P", [1, 2], 3),
     "ascending numbers": lambda: critical_values("late", [20, 20], 0.05),
-    "unknown boundary": lambda: critical_values("never", [20], 0.05),
     "alpha 5 is": lambda: critical_values("late", [20], 5),
     "20 queries": lambda: look(np.zeros(19), [20], [2.0]),
     "numbers of queries, at least 2": lambda: look(np.zeros(19), [1], [2.0]),

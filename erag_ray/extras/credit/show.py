@@ -70,16 +70,14 @@ def show_orders(view: View) -> Iterator[Table]:
     rows = in_run_order(view.rows(ORDER_EFFECTS), view.runs)
     if rows.height:
         yield listing(
-            rows_of(rows),
+            rows_of(rows.with_columns(low="low_adjusted", high="high_adjusted")),
             (
                 name_field("run", "run_id"),
                 field("documents", "depth", Format.COUNT),
                 name_field("change", "order"),
                 field(
                     "difference",
-                    lambda row: estimate(
-                        {**row, "low": row["low_adjusted"], "high": row["high_adjusted"]}, "difference"
-                    ),
+                    functools.partial(estimate, name="difference"),
                     Format.CHANGE,
                     "of the mean score, against the list as it is",
                 ),

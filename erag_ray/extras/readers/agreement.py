@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from erag_ray.analyses.columns import DatasetColumns, NamedColumn, measured_and_used
+from erag_ray.analyses.columns import DatasetColumns, by_run, measured_and_used
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.annotators import agreement_sign
 from erag_ray.measures.agreement import (
@@ -61,21 +61,20 @@ def sides_of(columns: DatasetColumns) -> Iterator[Sides]:
     whole = {"annotator": "erag", "measure": "P", "cutoff": depth, "ideal": ANY}
     precision = [item for item in measured if whole.items() <= item[0].items()]
     for score in sorted({str(name["score"]) for name, _ in ends}):
-        utility, labels = (_by_reader(items, score, depth) for items in (ends, precision))
+        utility, labels = (
+            {
+                str(name["reader"]): of_runs
+                for name, of_runs in by_run(items)
+                if (name["score"], name["depth"]) == (score, depth)
+            }
+            for items in (ends, precision)
+        )
         runs = sorted(set.intersection(*(set(of_runs) for of_runs in utility.values())))
         tables = (
             {reader: np.stack([of_runs[run] for run in runs], axis=1) for reader, of_runs in side.items()}
             for side in (utility, {reader: one for reader, one in labels.items() if {*runs} <= {*one}})
         )
         yield Sides(columns, {"dataset": columns.dataset, "score": score, "depth": depth}, runs, *tables)
-
-
-def _by_reader(items: Sequence[NamedColumn], score: str, depth: int) -> dict[str, dict[str, Floats]]:
-    sides: dict[str, dict[str, Floats]] = {}
-    for name, column in items:
-        if (name["score"], name["depth"]) == (score, depth):
-            sides.setdefault(str(name["reader"]), {})[str(name["run_id"])] = column
-    return sides
 
 
 def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from erag_ray.support.registry import find
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -71,12 +69,12 @@ def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
         cutoff: the measure's; a document behind it weighs nothing.
 
     Raises:
-        ValueError: an unknown measure; ranks or a cut-off that cannot be.
+        ValueError: ranks or a cut-off that cannot be.
     """
     positions = np.asarray(ranks, np.int64)
     if positions.ndim != 2 or (positions < 0).any() or cutoff < 1:
         raise ValueError("ranks must be [num_pairs, num_runs], at least 0, and the cutoff at least 1")
-    table = np.concatenate([[0.0], find("importance", measure, IMPORTANCE)(cutoff)])
+    table = np.concatenate([[0.0], IMPORTANCE[measure](cutoff)])
     return np.asarray(table[np.where(positions <= cutoff, positions, 0)])
 
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from scipy import integrate, optimize, special, stats
 
 from erag_ray.measures.agreement import Clusters
-from erag_ray.support.registry import find
 
 Floats = npt.NDArray[np.float64]
 
@@ -123,7 +122,7 @@ def critical_values(boundary: str, counts: Sequence[int], alpha: float) -> Float
         alpha: how often any of the intervals may miss.
 
     Raises:
-        ValueError: an unknown boundary; counts below 2 or not ascending; an alpha outside (0, 1).
+        ValueError: counts below 2 or not ascending; an alpha outside (0, 1).
     """
     ends = np.asarray(counts, np.int64)
     _check_counts(ends)
@@ -134,7 +133,7 @@ def critical_values(boundary: str, counts: Sequence[int], alpha: float) -> Float
 
 @functools.lru_cache(maxsize=1 << 12)
 def _critical(boundary: str, counts: tuple[int, ...], alpha: float) -> Floats:
-    return find("boundary", boundary, BOUNDARIES)(np.array(counts, np.float64), alpha)
+    return BOUNDARIES[boundary](np.array(counts, np.float64), alpha)
 
 
 def largest_divisor(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,18 +73,18 @@ def draw(config: SettleConfig, inputs: Inputs) -> list[DatasetSample]:
     """
     names = inputs.queries["dataset"].unique().sort().to_list()
     samples = [_draw_one(config, inputs, name) for name in names]
-    problems = [problem for sample in samples for problem in _equal_lists(config, sample)]
+    problems = []
+    for sample in samples:
+        weights = sample.weights(config)
+        for a, b in sample.pairs:
+            if (weights[:, a] == weights[:, b]).all():
+                pair = f"{sample.runs[a]} and {sample.runs[b]}"
+                problems.append(
+                    f"compare: {pair} hold the same documents of {sample.dataset}; nothing to settle"
+                )
     if problems:
         raise InputError(problems)
     return samples
-
-
-def _equal_lists(config: SettleConfig, sample: DatasetSample) -> Iterator[str]:
-    weights = sample.weights(config)
-    for a, b in sample.pairs:
-        if (weights[:, a] == weights[:, b]).all():
-            names = f"{sample.runs[a]} and {sample.runs[b]}"
-            yield f"compare: {names} hold the same documents of {sample.dataset}; nothing to settle"
 
 
 def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSample:

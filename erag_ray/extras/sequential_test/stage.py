@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from erag_ray.analyses.columns import table_of
+from erag_ray.annotators import PAIR
 from erag_ray.extras.sequential_test.auxiliary import auxiliary_labels, auxiliary_problems
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.looks import critical_values, largest_divisor, look, rejected
@@ -64,7 +66,7 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     with readers_session(config):
         samples, costs = with_auxiliary(config, inputs, samples)
         rows = _looks(config, inputs, samples, costs)
-    table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
+    table = table_of(rows, INTERIM_ANALYSES)
     tables.write(table, INTERIM_ANALYSES, config=_settings(config))
     return table
 
@@ -107,23 +109,20 @@ def with_auxiliary(
     """
     if config.auxiliary_annotator is None:
         return list(samples), None
-    documents = pl.concat(sample.documents.select("query_id", "doc_id") for sample in samples)
+    documents = pl.concat(sample.documents.select(PAIR) for sample in samples)
     labels, costs = auxiliary_labels(config, inputs, documents)
-    return [_joined(config.auxiliary_annotator, sample, labels) for sample in samples], costs
-
-
-def _joined(name: str, sample: DatasetSample, labels: pl.DataFrame) -> DatasetSample:
-    documents = sample.documents.join(labels, on=["query_id", "doc_id"], how="left", maintain_order="left")
-    num_missing = documents["auxiliary"].null_count()
-    if num_missing:
-        say(
-            f"{sample.dataset}: {name} has no label of {num_missing:,} of {documents.height:,} documents: 0 for them"
-        )
-    documents = documents.with_columns(pl.col("auxiliary").fill_null(0.0))
-    if documents["auxiliary"].n_unique() == 1:
-        value = documents["auxiliary"][0]
-        say(f"{sample.dataset}: {name} is {value:g} for every document: it says nothing, and lambda is 0")
-    return dataclasses.replace(sample, documents=documents)
+    joined = []
+    for sample in samples:
+        name = f"{sample.dataset}: {config.auxiliary_annotator}"
+        documents = sample.documents.join(labels, on=PAIR, how="left", maintain_order="left")
+        if num_missing := documents["auxiliary"].null_count():
+            say(f"{name} has no label of {num_missing:,} of {documents.height:,} documents: 0 for them")
+        documents = documents.with_columns(pl.col("auxiliary").fill_null(0.0))
+        if documents["auxiliary"].n_unique() == 1:
+            value = documents["auxiliary"][0]
+            say(f"{name} is {value:g} for every document: it says nothing, and lambda is 0")
+        joined.append(dataclasses.replace(sample, documents=documents))
+    return joined, costs
 
 
 @dataclass
@@ -289,7 +288,7 @@ def _labels(
 
     Responses of earlier looks are in the store.
     """
-    pairs = drawn.select("query_id", "doc_id")
+    pairs = drawn.select(PAIR)
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0)), None, costs
     finished = run_stage(config, plan_labels(config, inputs, STAGE, pairs), costs)
@@ -303,7 +302,7 @@ def _labels(
             f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
             "ended as errors, and without them the estimate would be wrong; see what they say by erag-ray annotate"
         )
-    return labels.select("query_id", "doc_id", "label"), _price_of_reading(config, finished), done.costs
+    return labels.select(*PAIR, "label"), _price_of_reading(config, finished), done.costs
 
 
 def _price_of_reading(config: SettleConfig, finished: Finished) -> float | None:

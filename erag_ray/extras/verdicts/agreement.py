@@ -106,14 +106,10 @@ def with_interval(
     weights: Weights,
     confidence: float,
 ) -> Interval:
-    """Return a statistic of summed items with its percentile interval; each resample draws whole questions.
+    """Return a statistic of the sum of items, with its percentile interval over the resamples that have a value.
 
-    Args:
-        statistic: `kappa` or `alpha`.
-        items: [num_items, n], what it sums.
-        questions: [num_items], index of each item's question.
-        weights: [num_resamples, num_questions] from `resample_weights`.
-        confidence: coverage of the interval, which leaves out resamples without a value.
+    A resample draws whole questions: ``items`` are [num_items, n], ``questions`` [num_items] the number of each item's
+    question, ``weights`` [num_resamples, num_questions].
     """
     by_question = np.zeros((weights.shape[1], items.shape[1]))
     np.add.at(by_question, questions, items)
