@@ -53,7 +53,7 @@ def _questions(baseline: Side, candidate: Side) -> Iterator[str]:
         if only.height:
             count, first = f"{only.height:,} of {one.height:,} in the {names[0]}", only["query_id"][0]
             yield f"questions: {count} are not in the {names[1]}, the first {first!r}. {same}"
-    both = a.join(b, on="query_id", maintain_order="left", suffix="_b")
+    both = a.join(_named(b), on="query_id", maintain_order="left")
     for column, noun in (("question", "text"), ("answers", "gold answers"), ("dataset", "dataset")):
         other = both.filter(pl.col(column) != pl.col(f"{column}_b"))
         if other.height:
@@ -61,6 +61,11 @@ def _questions(baseline: Side, candidate: Side) -> Iterator[str]:
             values = f"{_short(row[column])} and {_short(row[f'{column}_b'])}"
             where = f"of {other.height:,} of {both.height:,}, the first {row['query_id']!r}"
             yield f"questions: other {noun} {where}: {values}. {same}"
+
+
+def _named(candidate: pl.DataFrame, key: str = "query_id") -> pl.DataFrame:
+    """Return a candidate's table with ``_b`` behind the names of its columns, for a join with the baseline's."""
+    return candidate.rename(lambda name: name if name == key else f"{name}_b")
 
 
 def _scoring(baseline: Side, candidate: Side) -> Iterator[str]:
@@ -109,7 +114,7 @@ def refuse(differences: Sequence[Difference], allowed: Sequence[str]) -> None:
 
 def _lists(baseline: Side, candidate: Side, depth: int) -> Iterator[Difference]:
     a, b = baseline.lists(depth), candidate.lists(depth)
-    joined = a.join(b, on="query_id", how="full", coalesce=True, suffix="_b")
+    joined = a.join(_named(b), on="query_id", how="full", coalesce=True)
     other = joined.filter(pl.col("doc_ids").ne_missing(pl.col("doc_ids_b"))).height
     names = baseline.run if baseline.run == candidate.run else f"{baseline.run} -> {candidate.run}"
     if other:
@@ -131,7 +136,7 @@ def _corpora(baseline: Side, candidate: Side) -> Iterator[Difference]:
     if baseline.store.digest(CORPUS) == candidate.store.digest(CORPUS):
         return
     a, b = (side.store.read(CORPUS).select("doc_id", "title", "text") for side in (baseline, candidate))
-    both = a.join(b, on="doc_id", suffix="_b")
+    both = a.join(_named(b, "doc_id"), on="doc_id")
     other = both.filter((pl.col("text") != pl.col("text_b")) | (pl.col("title") != pl.col("title_b")))
     if other.height:
         text = f"{other.height:,} of {both.height:,} passages that both have differ in title or text"
