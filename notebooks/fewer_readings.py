@@ -213,7 +213,7 @@ def stopped(
     most = (1 / np.log2(np.arange(2, data.depth + 2))).sum() if measure == "DCG" else 1.0
     at, at_equal = (stop(part.is_settled(NEGLIGIBLE * most)) for part in (seen, equal))
     missed = (seen.lows[at] > truth) | (seen.highs[at] < truth)
-    used = num_read[at[0], seen.counts[at[1]] - 1]
+    used = num_read[at[0], np.array(counts)[at[1]] - 1]
     shares = (
         used,
         seen.is_settled(NEGLIGIBLE * most)[at],

@@ -198,20 +198,18 @@ def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: floa
     useful = pl.col("label") >= (SUFFICES if threshold is None else threshold)
     is_harmful = pl.col("label") < pl.col("without")
     value = pl.col("value")
-    effect = (
-        pl.when(value < 0, is_harmful)
-        .then(pl.lit("harmful"))
-        .when(value < 0)
-        .then(pl.lit("hurts_in_company"))
-        .when(useful, value > 0)
-        .then(pl.lit("credited"))
-        .when(useful)
-        .then(pl.lit("redundant"))
-        .when(value > 0)
-        .then(pl.lit("only_in_company"))
-        .otherwise(pl.lit("no_effect"))
-    )
-    return joined.with_columns(effect=effect.replace_strict(list(EFFECTS), range(len(EFFECTS))))
+    # of several that hold, the first
+    is_effect = {
+        "harmful": (value < 0) & is_harmful,
+        "hurts_in_company": value < 0,
+        "credited": useful & (value > 0),
+        "redundant": useful,
+        "only_in_company": value > 0,
+        "no_effect": pl.lit(True),
+    }
+    numbers = {name: number for number, name in enumerate(EFFECTS)}
+    effect = pl.coalesce(pl.when(is_it).then(numbers[name]) for name, is_it in is_effect.items())
+    return joined.with_columns(effect=effect)
 
 
 def _shares(

@@ -189,10 +189,6 @@ def _credited(evaluation: Evaluation) -> Credited:
     )
 
 
-def _make_agreement(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
-    return [credit_agreement(evaluation.once(_credited), evaluation.settings)]
-
-
 def _make_shares(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
     credited = evaluation.once(_credited)
     effects = with_effects(credited.documents, evaluation.utility, evaluation.settings.threshold)
@@ -216,7 +212,7 @@ OF_CREDITS = (
         settings=("statistics", "slices", *RESAMPLED),
         code=("annotators",),
         is_wanted=lambda config: bool(config.credits),
-        make=_make_agreement,
+        make=lambda evaluation, _: [credit_agreement(evaluation.once(_credited), evaluation.settings)],
         is_optional=True,
         show=show_agreement,
         group=CREDIT,

@@ -18,6 +18,7 @@ from erag_ray.extras.gate.changes import Difference
 from erag_ray.extras.gate.decide import Decision, Rule, Verdict
 from erag_ray.extras.gate.side import Side
 from erag_ray.report.markdown import markdown
+from erag_ray.store.schemas import LIST_OUTPUTS
 from erag_ray.store.stages.stage import read_costs
 
 MAX_LISTED = 10
@@ -192,7 +193,8 @@ def _questions(comparison: Comparison, way: str) -> Table:
     )
     first = ranked.sort(pl.col("difference") * -sign, "turn", "dataset").head(MAX_LISTED)
     for side in (comparison.baseline, comparison.candidate):
-        outputs = side.outputs(comparison.depth).rename({"output": f"{side.name}_output"})
+        of_run = side.store.read(LIST_OUTPUTS).filter(run_id=side.run, depth=comparison.depth)
+        outputs = of_run.select("query_id", pl.col("output").alias(f"{side.name}_output"))
         first = first.join(outputs, on="query_id", how="left", maintain_order="left")
     more = f"The {MAX_LISTED} largest of {rows.height:,}. " if rows.height > MAX_LISTED else ""
     page = f"{comparison.candidate.folder.rstrip('/')}/report/index.html#view=question&id=ID"

@@ -15,7 +15,6 @@ from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.store.schemas import (
-    CLUSTERS,
     CORPUS,
     LABELS,
     LIST_OUTPUTS,
@@ -72,10 +71,6 @@ class Side:
         rows = self.store.read(RUNS).filter(pl.col("rank") <= depth, run_id=self.run)
         return rows.sort("rank").group_by("query_id").agg(doc_ids="doc_id")
 
-    def outputs(self, depth: int) -> pl.DataFrame:
-        """Return query_id and output, what the reader wrote with the first ``depth`` documents."""
-        return self.store.read(LIST_OUTPUTS).filter(run_id=self.run, depth=depth).select("query_id", "output")
-
     def predictor(self, auxiliary: str, depth: int) -> pl.DataFrame:
         """Return query_id and value: what an annotator's labels say of each list of the run.
 
@@ -103,10 +98,6 @@ class Side:
             f"{where} has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader"
         )
         raise InputError([f"auxiliary: {text}: {names}. Name one of these, or run erag-ray compare with it"])
-
-    def clusters(self) -> pl.DataFrame | None:
-        """Return CLUSTERS; None where each question is by itself."""
-        return self.store.read(CLUSTERS) if self.store.is_sealed(CLUSTERS) else None
 
 
 def load_side(name: str, folder: str, run: str | None) -> Side:

@@ -18,6 +18,7 @@ from erag_ray.extras.gate.side import Side, load_side
 from erag_ray.measures.agreement import by_cluster, paired_differences
 from erag_ray.report.console import print_report
 from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import CLUSTERS
 from erag_ray.support.errors import InputError
 
 COMMENT = b"# Gate: "
@@ -172,8 +173,8 @@ def _depth(depth: int | None, baseline: Side, candidate: Side) -> int:
 
 def _pairs(baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
     """Return every question with both scores; ``difference`` is NaN where one was not judged."""
-    clusters = candidate.clusters()
-    pairs = in_clusters(baseline.queries, baseline.clusters() if clusters is None else clusters)
+    stores = [side.store for side in (candidate, baseline) if side.store.is_sealed(CLUSTERS)]
+    pairs = in_clusters(baseline.queries, stores[0].read(CLUSTERS) if stores else None)
     for side in (baseline, candidate):
         scores = side.utility.filter(depth=depth).select("query_id", pl.col("value").alias(side.name))
         pairs = pairs.join(scores, on="query_id", how="left", maintain_order="left")

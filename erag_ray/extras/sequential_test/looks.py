@@ -32,8 +32,6 @@ NEVER_SPENT = 1e-12
 class Looks:
     """Results of each look; bounds are infinite while too few queries differ."""
 
-    counts: npt.NDArray[np.int64]
-    """[num_looks], queries so far."""
     means: Floats
     """[..., num_looks], mean difference."""
     lows: Floats
@@ -88,7 +86,7 @@ def look(
         halves = np.where(
             num_different >= MIN_DIFFERENT, factors * spreads / np.sqrt(units) * (units / ends), np.inf
         )
-    return Looks(counts=ends, means=means, lows=means - halves, highs=means + halves)
+    return Looks(means=means, lows=means - halves, highs=means + halves)
 
 
 def _of_clusters(

@@ -43,7 +43,6 @@ class DatasetSample:
 
     @property
     def pairs(self) -> list[Pair]:
-        """All pairs of runs."""
         return list(itertools.combinations(range(len(self.runs)), 2))
 
     def first(self, num_queries: int) -> pl.DataFrame:
@@ -61,7 +60,6 @@ def _ranks(runs: Sequence[str]) -> list[str]:
 
 
 def run_names(config: SettleConfig, inputs: Inputs) -> list[str]:
-    """Return the runs to be compared."""
     return config.compare or inputs.runs["run_id"].unique().sort().to_list()
 
 

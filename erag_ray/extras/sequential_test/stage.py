@@ -61,8 +61,8 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     tables.invalidate(INTERIM_ANALYSES)
     num_documents = sum(sample.documents.height for sample in samples)
     num_readings = sum(_num_read(sample.documents) for sample in samples)
-    num_lists = "two" if len(samples[0].runs) == 2 else str(len(samples[0].runs))
-    say(f"at most {num_readings:,} readings, of {num_documents:,} documents in the {num_lists} lists")
+    documents = f"{num_documents:,} documents in the lists of {len(samples[0].runs)} runs"
+    say(f"at most {num_readings:,} readings, of {documents}")
     with readers_session(config):
         samples, costs = with_auxiliary(config, inputs, samples)
         rows = _looks(config, inputs, samples, costs)
@@ -154,7 +154,6 @@ class PairState:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The two runs."""
         return self.sample.runs[self.pair[0]], self.sample.runs[self.pair[1]]
 
     def look(
@@ -215,11 +214,6 @@ class DatasetState:
     num_looks: int = 0
 
     @property
-    def num_queries(self) -> int:
-        """Questions that were looked at so far."""
-        return self.sample.counts[self.num_looks - 1]
-
-    @property
     def unbeaten(self) -> list[str]:
         """The runs to which no other is better so far."""
         beaten = {name for pair in self.pairs if pair.better for name in pair.names if name != pair.better}
@@ -236,7 +230,6 @@ class DatasetState:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is one more look."""
         return not self.num_looks or (self.num_looks < len(self.sample.counts) and not self.is_settled)
 
 
@@ -256,7 +249,7 @@ def _looks(
     while going := [dataset for dataset in datasets if dataset.goes_on]:
         for dataset in going:
             dataset.num_looks += 1
-        parts = [dataset.sample.first(dataset.num_queries) for dataset in datasets]
+        parts = [dataset.sample.first(dataset.sample.counts[dataset.num_looks - 1]) for dataset in datasets]
         read = pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
         labels, price, costs = _labels(config, inputs, read, costs)
         for dataset in going:
