@@ -67,9 +67,8 @@ def report_of(comparison: Comparison) -> Report:
 def comment_of(report: Report) -> str:
     """Return a report as Markdown; changes are only in their table."""
     findings = tuple(one for one in report.verdict.findings if one.topic != "run")
-    return markdown(
-        dataclasses.replace(report, verdict=dataclasses.replace(report.verdict, findings=findings))
-    )
+    verdict = dataclasses.replace(report.verdict, findings=findings)
+    return markdown(dataclasses.replace(report, verdict=verdict))
 
 
 def _headline(comparison: Comparison) -> str:
@@ -147,9 +146,6 @@ def _how(comparison: Comparison) -> str:
 
 
 def _by_dataset(comparison: Comparison) -> Table:
-    def count(row: Row, sign: int) -> int:
-        return int((row["pairs"]["difference"] * sign > 0).sum())
-
     return listing(
         (
             {"dataset": name, "pairs": comparison.pairs.filter(dataset=name), **vars(one)}
@@ -162,8 +158,8 @@ def _by_dataset(comparison: Comparison) -> Table:
             field("baseline", lambda row: _mean(row["pairs"], "baseline")),
             field("candidate", lambda row: _mean(row["pairs"], "candidate")),
             field("difference", functools.partial(estimate, name="difference"), Format.CHANGE),
-            field("won", lambda row: count(row, 1), Format.COUNT),
-            field("lost", lambda row: count(row, -1), Format.COUNT),
+            field("won", lambda row: (row["pairs"]["difference"] > 0).sum(), Format.COUNT),
+            field("lost", lambda row: (row["pairs"]["difference"] < 0).sum(), Format.COUNT),
             name_field("verdict", "verdict"),
         ),
         name="datasets",

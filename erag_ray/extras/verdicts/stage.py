@@ -187,10 +187,6 @@ def _means(view: View, rows: pl.DataFrame) -> Table:
     )
 
 
-def _is_wanted(config: JobConfig) -> bool:
-    return bool(config.verdicts)
-
-
 EXTENSION = Extension(
     name="verdicts",
     check=check,
@@ -199,7 +195,7 @@ EXTENSION = Extension(
             schema=VERDICTS,
             sources=(QUERIES,),
             more_settings=lambda config: {"verdicts": {path: file_stamp(path) for path in config.verdicts}},
-            is_wanted=_is_wanted,
+            is_wanted=lambda config: bool(config.verdicts),
             make=make_verdicts,
         ),
         Analysis(
@@ -207,7 +203,7 @@ EXTENSION = Extension(
             sources=(VERDICTS, UTILITY, LIST_OUTPUTS, LABELS, QUERIES),
             settings=("threshold", *RESAMPLED),
             code=("scores",),
-            is_wanted=_is_wanted,
+            is_wanted=lambda config: bool(config.verdicts),
             make=make_people,
             notes=unused_notes,
             shows=(PEOPLE_MEANS,),
@@ -219,7 +215,7 @@ EXTENSION = Extension(
             schema=PEOPLE_MEANS,
             sources=(VERDICTS, UTILITY, LIST_OUTPUTS, QUERIES),
             settings=RESAMPLED,
-            is_wanted=_is_wanted,
+            is_wanted=lambda config: bool(config.verdicts),
             make=make_means,
         ),
     ),
