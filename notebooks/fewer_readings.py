@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.extras.sequential_test.design import IMPORTANCE, estimate, importance, probabilities
+from erag_ray.extras.sequential_test.design import IMPORTANCE, importance, probabilities, rank_weights
 from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, look
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
@@ -99,8 +99,8 @@ def draw(data: Data, chances: Floats, generator: np.random.Generator, count: int
 
 def values(data: Data, measure: str, run: str, weights: Floats) -> Floats:
     """Estimates of each query in each sample: [num_samples, num_queries]."""
-    rows = data.lists[run]
-    return np.stack([estimate(measure, data.labels[rows], sample[rows]) for sample in weights])
+    of_ranks = IMPORTANCE[measure](data.depth)
+    return np.stack([(sample * data.labels)[data.lists[run]] @ of_ranks for sample in weights])
 
 
 def of_runs(data: Data, measure: str, weights: Floats) -> Floats:
@@ -156,7 +156,7 @@ def best_ranks(data: Data, share: float) -> npt.NDArray[np.bool_]:
 def measured(data: Data, measure: str, share: float) -> list[str]:
     """A line of the first table."""
     generator = np.random.default_rng([data.depth, int(share * 100), len(measure)])
-    weigh = importance(measure, data.ranks, data.depth)
+    weigh = rank_weights(measure, data.ranks, data.depth).max(axis=1)
     weights = draw(data, probabilities(weigh, share * len(weigh)), generator, NUM_SETS)
     found, full = of_runs(data, measure, weights), read_of(data, measure, np.ones(len(weigh), bool))
     means, wanted = found.mean(axis=1), full.mean(axis=0)
@@ -179,7 +179,7 @@ def measured(data: Data, measure: str, share: float) -> list[str]:
 def differences(data: Data, measure: str, pair: tuple[int, int], share: float) -> tuple[Floats, Floats]:
     """Two runs' differences and the numbers of readings, each [num_samples, num_queries]; drawn for this difference."""
     ranks = data.ranks[:, pair]
-    weigh = importance(measure, ranks, data.depth, difference=True)
+    weigh = importance(rank_weights(measure, ranks, data.depth))
     chances = probabilities(weigh, share * (ranks > 0).any(axis=1).sum())
     weights = draw(data, chances, np.random.default_rng([*pair, int(share * 100)]), NUM_SETS)
     runs = [list(data.lists)[number] for number in pair]
@@ -213,7 +213,7 @@ def stopped(
     most = (1 / np.log2(np.arange(2, data.depth + 2))).sum() if measure == "DCG" else 1.0
     at, at_equal = (stop(part.is_settled(NEGLIGIBLE * most)) for part in (seen, equal))
     missed = (seen.lows[at] > truth) | (seen.highs[at] < truth)
-    used = num_read[at[0], seen.counts[at[1]] - 1]
+    used = num_read[at[0], np.array(counts)[at[1]] - 1]
     shares = (
         used,
         seen.is_settled(NEGLIGIBLE * most)[at],

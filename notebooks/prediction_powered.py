@@ -151,7 +151,7 @@ def sampled(
     generator: np.random.Generator, data: Data, fraction: float, depth: int
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return probabilities and whether each document is read, for all pairs of runs."""
-    weights = importance("P", data.ranks, depth, difference=True)
+    weights = importance(rank_weights("P", data.ranks, depth))
     chances = probabilities(weights, fraction * len(weights))
     return chances, generator.random(len(chances)) < chances
 

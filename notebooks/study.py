@@ -25,8 +25,7 @@ import vl_convert
 
 from erag_ray.analyses.parts.model import Column, Figure, Format, Report, Section, Table, Value, Verdict
 from erag_ray.analyses.parts.shapes import names, plain, tables_of
-from erag_ray.extras.credit.agreement import LISTS
-from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT
+from erag_ray.extras.credit.agreement import CREDIT_AGREEMENT, LISTS
 from erag_ray.extras.credit.stage import OF_CREDITS, OF_ORDERS
 from erag_ray.measures.agreement import Interval, holm, resample_weights, resampled_agreement
 from erag_ray.report.build import views_of

@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 from tiny import Tiny, compare, make_tables, table, tables_text, work_of
 
-from erag_ray.extras.credit.schemas import CREDIT_SHARES, CREDITS, ORDER_EFFECTS
+from erag_ray.extras.credit.agreement import CREDIT_SHARES
+from erag_ray.extras.credit.lists import CREDITS
+from erag_ray.extras.credit.orders import ORDER_EFFECTS
 from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.store.schemas import LABELS, UTILITY
 from erag_ray.store.tables import TableStore

@@ -14,8 +14,15 @@ import pytest
 from tiny import RIGHT, Tiny, compare
 
 import erag_ray as er
-from erag_ray.extras.verdicts.agreement import PEOPLE, PEOPLE_MEANS
-from erag_ray.extras.verdicts.raters import alpha, kappa, pair_counts, verdict_sums, with_interval
+from erag_ray.extras.verdicts.agreement import (
+    PEOPLE,
+    PEOPLE_MEANS,
+    alpha,
+    kappa,
+    pair_counts,
+    verdict_sums,
+    with_interval,
+)
 from erag_ray.extras.verdicts.stage import check
 from erag_ray.measures.agreement import resample_weights
 from erag_ray.store.tables import TableStore
@@ -188,10 +195,7 @@ def test_corrected_means_are_those_of_people() -> None:
     generator = np.random.default_rng(1)
     people = (generator.random(2000) < 0.7).astype(float)
     score = np.where(generator.random(2000) < 0.7, people, 0.0)
-    names = {"dataset": "d", "reader": "r", "score": "match", "run_id": "a", "depth": 0}
-    settings = SimpleNamespace(
-        settings=SimpleNamespace(num_resamples=200, seed=0, confidence=0.95, clusters=None)
-    )
+    settings = SimpleNamespace(num_resamples=200, seed=0, confidence=0.95, clusters=None)
     corrected, inside = [], 0
     for _ in range(40):
         is_judged = generator.random(2000) < 0.2
@@ -200,7 +204,7 @@ def test_corrected_means_are_those_of_people() -> None:
         ]
         columns = {"query_id": list(map(str, range(2000))), "value": score, "verdict": verdict}
         rows = pl.DataFrame(columns, schema_overrides={"verdict": pl.Float64})
-        row = _corrected(settings, names, rows).to_dicts()[0]  # type: ignore[arg-type]
+        row: Any = _corrected(settings, rows)  # type: ignore[arg-type]
         corrected.append(row["corrected"])
         inside += row["low"] <= people.mean() <= row["high"]
     assert score.mean() < 0.55

@@ -146,7 +146,7 @@ def needed_questions(standing: Standing) -> Iterator[Finding]:
     if not rivals:
         return
     most = max(rival.num_queries for rival in rivals)
-    texts = [_questions(rival) for rival in rivals]
+    texts = [needed_text(rival.num_needed or 0, rival.num_queries) for rival in rivals]
     needed = f"{texts[0]} would be needed for this difference"
     if len(rivals) > 1:
         named = [f"{text} against {rival.run}" for text, rival in zip(texts, rivals, strict=True)]
@@ -154,11 +154,11 @@ def needed_questions(standing: Standing) -> Iterator[Finding]:
     yield Finding(topic="certainty", text=f"not settled with {counted(most, 'question')}; {needed}")
 
 
-def _questions(rival: Comparison) -> str:
-    needed = rival.num_needed or 0
-    if needed > MAX_QUESTIONS:
+def needed_text(num_needed: int, num_queries: int) -> str:
+    """Return how many questions would settle what ``num_queries`` do not."""
+    if num_needed > MAX_QUESTIONS:
         return f"more than {MAX_QUESTIONS:,}"
-    return f"about {max(needed, rival.num_queries + 1):,}"
+    return f"about {max(num_needed, num_queries + 1):,}"
 
 
 def not_compared(standing: Standing) -> Iterator[Finding]:

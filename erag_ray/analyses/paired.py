@@ -106,7 +106,6 @@ def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
     is_judged = ~np.isnan(differences)
     judged = differences[is_judged]
     row = {
-        **dict.fromkeys(FIGURES),
         "difference": float(judged.mean()) if len(judged) else None,
         "effect_size": effect_size(judged),
         "num_queries": len(judged),
@@ -119,18 +118,10 @@ def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
 def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[str, Any]:
     """Return the row of a pair with the figures that its test gives."""
     test, level = adjusted.test, adjusted.level
-    low, high = test.interval(alpha)
-    low_adjusted, high_adjusted = (low, high) if level == alpha else test.interval(level)
     needed = test.num_needed(level) if test.p_value > level else None
     return {
         **row,
-        "difference": test.mean,
-        "low": low,
-        "high": high,
-        "p_value": test.p_value,
-        "low_adjusted": low_adjusted,
-        "high_adjusted": high_adjusted,
-        "p_adjusted": adjusted.p_adjusted,
+        **adjusted.figures(alpha),
         # the queries to be judged grow in proportion, where an auxiliary label predicts the rest, and with clusters
         "num_needed": needed and round_up(needed * row["num_queries"] / test.count),
         "reason": NO_VARIATION if row["effect_size"] is None else None,

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from erag_ray.config.job import CREDITS as NAMES
 from erag_ray.config.job import ORDERS, JobConfig
 from erag_ray.extras.credit.agreement import labelled_credits
-from erag_ray.extras.credit.lists import CreditLists, credit_lists, credits_of, takes_all_subsets
-from erag_ray.extras.credit.orders import order_effects, order_lists
-from erag_ray.extras.credit.schemas import CREDITS, ORDER_UTILITY
+from erag_ray.extras.credit.lists import CREDITS, CreditLists, credit_lists, credits_of, takes_all_subsets
+from erag_ray.extras.credit.orders import ORDER_UTILITY, order_effects, order_lists
 from erag_ray.store.schemas import LABELS, UTILITY
 
 SetFunction = Callable[[tuple[str, ...]], float | None]

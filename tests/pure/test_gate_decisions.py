@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from erag_ray.extras.gate.decide import MIN_QUESTIONS, Decision, Rule, bounds, decide, overall
+from erag_ray.extras.gate.decide import MIN_QUESTIONS, Rule, bounds, decide, overall
 from erag_ray.measures.agreement import paired_test, round_up
 
 RULE = Rule()
@@ -114,8 +115,8 @@ def test_two_datasets_are_corrected_by_holm() -> None:
 def test_the_whole_passes_if_each_has_passed_and_fails_if_one_has_failed(
     verdicts: list[str], expected: str
 ) -> None:
-    base = vars(bounds(np.zeros(20), RULE))
-    assert overall([Decision(**base, verdict=one) for one in verdicts]) == expected  # type: ignore[arg-type]
+    base = bounds(np.zeros(20), RULE)
+    assert overall([dataclasses.replace(base, verdict=one) for one in verdicts]) == expected  # type: ignore[arg-type]
 
 
 # --- questions needed ---

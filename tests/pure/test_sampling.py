@@ -15,54 +15,15 @@ from scipy import stats
 
 from erag_ray.extras.sequential_test.design import (
     IMPORTANCE,
-    estimate,
     importance,
     probabilities,
     random_numbers,
+    rank_weights,
 )
 from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, largest_divisor, look, rejected
-from erag_ray.measures.agreement import holm
-from erag_ray.measures.lists import compute, list_ideal
+from erag_ray.measures.agreement import LabelSample, holm, powered_values
 
 Floats = npt.NDArray[np.float64]
-CHANCES = np.array([0.9, 0.3, 1.0, 0.15, 0.5, 0.7])
-LABELS = {
-    "binary": np.array([1.0, 0, 1, 1, 0, 1]),
-    "graded": np.array([0.25, 0, 1, 0.6, 0.1, 0.9]),
-    "one relevant": np.array([0.0, 0, 0, 1, 0, 0]),
-    "nothing relevant": np.zeros(6),
-}
-
-
-@pytest.mark.parametrize("labels", LABELS)
-@pytest.mark.parametrize("name", IMPORTANCE)
-@pytest.mark.parametrize("cutoff", [1, 4, 6])
-def test_over_all_samples_the_sums_are_those_of_all_labels(name: str, labels: str, cutoff: int) -> None:
-    """All 64 samples of six documents, each with its probability; what was not read is NaN."""
-    drawn = np.array(list(itertools.product([False, True], repeat=6)))
-    shares = np.where(drawn, CHANCES, 1 - CHANCES).prod(axis=1)
-    known, weights = np.where(drawn, LABELS[labels], np.nan), drawn / CHANCES
-    wanted = estimate(name, LABELS[labels][:cutoff], np.ones(cutoff))
-    found = shares @ estimate(name, known[:, :cutoff], weights[:, :cutoff])
-    assert found == pytest.approx(wanted, abs=1e-12)
-
-
-@pytest.mark.parametrize("cutoff", [1, 5, 8])
-def test_when_all_is_read_the_estimate_is_the_measure(cutoff: int) -> None:
-    generator = np.random.default_rng(3)
-    lengths = generator.integers(0, 9, 40)
-    inside = np.arange(8) < lengths[:, None]
-    labels = generator.random((40, 8)) * inside
-    found = estimate("P", labels[:, :cutoff], inside[:, :cutoff].astype(np.float64))
-    np.testing.assert_allclose(found, compute("P", list_ideal(labels, lengths), cutoff), atol=1e-12)
-
-
-def test_dcg_by_hand() -> None:
-    assert estimate("DCG", np.array([1.0, 0, 1]), np.ones(3)) == pytest.approx(
-        1 / np.log2(2) + 1 / np.log2(4)
-    )
-
-
 weights_of_pairs = hnp.arrays(
     np.float64, st.integers(1, 30), elements=st.just(0.0) | st.floats(1e-6, 100)
 ).filter(np.any)
@@ -85,7 +46,7 @@ def test_probabilities_add_up_to_the_budget_and_grow_with_it(
 def test_a_larger_budget_reads_all_that_a_smaller_one_read_and_more() -> None:
     queries, documents = ["q1"] * 500 + ["q2"] * 500, [str(number) for number in range(500)] * 2
     numbers = random_numbers(queries, documents, seed=4)
-    weights = importance("DCG", np.tile(np.arange(1, 51), 20)[:, None], 50)
+    weights = rank_weights("DCG", np.tile(np.arange(1, 51), 20)[:, None], 50)[:, 0]
     drawn = [numbers < probabilities(weights, budget) for budget in (100, 300, 1000)]
     assert (drawn[0] <= drawn[1]).all()
     assert drawn[2].all()
@@ -101,34 +62,47 @@ def test_random_numbers_are_even_and_a_pairs_own() -> None:
     assert random_numbers(["a:b", "a"], ["c", "b:c"])[0] != random_numbers(["a"], ["b:c"])[0]
 
 
-def test_importance_is_the_largest_over_runs_or_what_two_runs_differ_by() -> None:
+def test_importance_is_what_two_runs_differ_by() -> None:
     ranks = np.array([[1, 2], [3, 1], [2, 0], [0, 4], [9, 9]])
-    np.testing.assert_allclose(importance("P", ranks, 3), [1 / 3, 1 / 3, 1 / 3, 0, 0])
-    # d1 and d2 stand in both lists: they cannot change the difference of P@3
-    np.testing.assert_allclose(importance("P", ranks, 3, difference=True), [0, 0, 1 / 3, 0, 0])
+    third = 1 / 3
+    np.testing.assert_allclose(
+        rank_weights("P", ranks, 3), [[third, third], [third, third], [third, 0], [0, 0], [0, 0]]
+    )
+    # the first two documents are in both lists: they cannot change the difference of P@3
+    np.testing.assert_allclose(importance(rank_weights("P", ranks, 3)), [0, 0, third, 0, 0])
     discounts = 1 / np.log2([2, 3, 4])
     np.testing.assert_allclose(
-        importance("DCG", ranks, 3, difference=True),
+        importance(rank_weights("DCG", ranks, 3)),
         [discounts[0] - discounts[1], discounts[0] - discounts[2], discounts[1], 0, 0],
     )
 
 
-def test_a_difference_is_right_although_what_both_runs_hold_is_never_read() -> None:
-    """Two lists of three of five documents; the third is in both, at other ranks."""
+@pytest.mark.parametrize("name", IMPORTANCE)
+def test_a_difference_is_right_although_what_both_runs_hold_is_never_read(name: str) -> None:
+    """Two lists of three of five documents; the third is in both, at other ranks. All samples, by their probability."""
     labels = np.array([1.0, 0, 1, 1, 0.5])
-    first, second = np.array([0, 1, 2]), np.array([2, 3, 4])
     ranks = np.array([[1, 0], [2, 0], [3, 1], [0, 2], [0, 3]])
-    for name in ("P", "DCG"):
-        chances = probabilities(importance(name, ranks, 3, difference=True), 2.5)
-        assert (chances[2] == 0) == (name == "P")
-        drawn = np.array(list(itertools.product([0, 1], repeat=5)))
-        shares = np.where(drawn, chances, 1 - chances).prod(axis=1)
-        weights = np.divide(drawn, chances, out=np.zeros(drawn.shape), where=chances > 0)
-        weights = weights[shares > 0]
-        every = np.broadcast_to(labels, weights.shape)
-        found = [estimate(name, every[:, own], weights[:, own]) for own in (first, second)]
-        wanted = [estimate(name, labels[own], np.ones(3)) for own in (first, second)]
-        assert shares[shares > 0] @ (found[0] - found[1]) == pytest.approx(wanted[0] - wanted[1], abs=1e-12)
+    weights = rank_weights(name, ranks, 3)
+    chances = probabilities(importance(weights), 2.5)
+    assert (chances[2] == 0) == (name == "P")
+    drawn = np.array(list(itertools.product([0, 1], repeat=5)))
+    shares = np.where(drawn, chances, 1 - chances).prod(axis=1)
+    estimates = [
+        powered_values(
+            LabelSample(
+                questions=np.zeros(5, np.int64),
+                weights=weights[:, 0] - weights[:, 1],
+                probabilities=chances,
+                is_read=is_read == 1,
+                labels=np.where(is_read, labels, np.nan),
+                auxiliary=np.zeros(5),
+            ),
+            1,
+        ).from_labels[0]
+        for is_read in drawn[shares > 0]
+    ]
+    first, second = (labels[own] @ IMPORTANCE[name](3) for own in ([0, 1, 2], [2, 3, 4]))
+    assert shares[shares > 0] @ estimates == pytest.approx(first - second, abs=1e-12)
 
 
 def test_critical_values_are_the_published_ones() -> None:
@@ -191,19 +165,13 @@ def test_where_hardly_a_query_differs_nothing_is_settled() -> None:
     assert look(values, [50, 100], critical_values("even", [50, 100], 0.05)).is_settled(0.5).all()
 
 
-ONE = np.ones((2, 3))
 WRONG: dict[str, Callable[[], object]] = {
     "budget 0": lambda: probabilities([1, 2], 0),
     "budget 3": lambda: probabilities([1, 2], 3),
     "not all 0": lambda: probabilities([0, 0], 1),
     "at least 0": lambda: probabilities([1, -1], 1),
-    "unknown importance 'AP'": lambda: importance("AP", ONE, 3),
-    "of at least two runs, got 1": lambda: importance("P", np.ones((3, 1)), 3, difference=True),
-    "ranks must be": lambda: importance("P", [1, 2], 3),
-    "unknown measure 'AP'": lambda: estimate("AP", ONE, ONE),
-    "must be finite and at least 0": lambda: estimate("P", ONE * np.nan, ONE),
+    "ranks must be": lambda: rank_weights("P", [1, 2], 3),
     "ascending numbers": lambda: critical_values("late", [20, 20], 0.05),
-    "unknown boundary": lambda: critical_values("never", [20], 0.05),
     "alpha 5 is": lambda: critical_values("late", [20], 5),
     "20 queries": lambda: look(np.zeros(19), [20], [2.0]),
     "numbers of queries, at least 2": lambda: look(np.zeros(19), [1], [2.0]),

@@ -17,9 +17,23 @@ from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import with_slices
 from erag_ray.annotators import SUFFICES
 from erag_ray.data.runs.references import NO_PASSAGES
-from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES
 from erag_ray.measures.agreement import agree, mean_intervals, share_intervals
+from erag_ray.store.schemas import STRING, table_schema
 
+CREDIT_AGREEMENT = table_schema(
+    "credit_agreement",
+    "dataset* reader* score* run_id* depth* slice* value* credit* annotator* statistic* over* agreement? "
+    "low? high? num_queries num_documents num_dropped reason?",
+    value=STRING,
+)
+"""Agreement of labels with credits: over "lists" (the mean of each list's own) or over "documents" (of all lists)."""
+CREDIT_SHARES = table_schema(
+    "credit_shares",
+    "dataset* reader* score* run_id* depth* slice* value* credit* effect* share? low? high? num_positive "
+    "num_documents num_queries",
+    value=STRING,
+)
+"""Shares of documents by eRAG's label and by credit, see `EFFECTS`."""
 EFFECTS: Mapping[str, str] = {
     "credited": "useful alone and credited: the label is right",
     "redundant": "useful alone and no credit: the list scores the same without it",
@@ -184,20 +198,18 @@ def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: floa
     useful = pl.col("label") >= (SUFFICES if threshold is None else threshold)
     is_harmful = pl.col("label") < pl.col("without")
     value = pl.col("value")
-    effect = (
-        pl.when(value < 0, is_harmful)
-        .then(pl.lit("harmful"))
-        .when(value < 0)
-        .then(pl.lit("hurts_in_company"))
-        .when(useful, value > 0)
-        .then(pl.lit("credited"))
-        .when(useful)
-        .then(pl.lit("redundant"))
-        .when(value > 0)
-        .then(pl.lit("only_in_company"))
-        .otherwise(pl.lit("no_effect"))
-    )
-    return joined.with_columns(effect=effect.replace_strict(list(EFFECTS), range(len(EFFECTS))))
+    # of several that hold, the first
+    is_effect = {
+        "harmful": (value < 0) & is_harmful,
+        "hurts_in_company": value < 0,
+        "credited": useful & (value > 0),
+        "redundant": useful,
+        "only_in_company": value > 0,
+        "no_effect": pl.lit(True),
+    }
+    numbers = {name: number for number, name in enumerate(EFFECTS)}
+    effect = pl.coalesce(pl.when(is_it).then(numbers[name]) for name, is_it in is_effect.items())
+    return joined.with_columns(effect=effect)
 
 
 def _shares(

@@ -17,14 +17,17 @@ import polars as pl
 import pyarrow as pa
 import xxhash
 
-from erag_ray.extras.credit.schemas import CREDITS
-from erag_ray.store.schemas import conform
+from erag_ray.store.schemas import conform, table_schema
 
+CREDITS = table_schema(
+    "credits",
+    "reader* score* run_id* query_id* depth credit* doc_id* rank value? standard_error?",
+)
+"""Part of each document in the score of its list, see `config.job.CREDITS`."""
 Bools = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.uint64]
 LISTS_AT_A_TIME = 128
 """Lists whose subsets are in memory as tables of flags at a time."""
-WORD = 64
 EXACT = -1
 """Number of the sample of a credit for which nothing is sampled."""
 LIST = ["run_id", "query_id"]
@@ -68,32 +71,26 @@ def credit_lists(
         seed: of the permutations.
     """
     lists = ranked.filter(pl.col("doc_ids").list.len() > 0).sort("run_id", "query_id")
-    parts = [
-        _credit_part(batch, credits, num_permutations, seed)
-        for (_,), same in lists.group_by(pl.col("doc_ids").list.len(), maintain_order=True)
+    batches = [
+        (int(str(length)), batch)
+        for (length,), same in lists.group_by(pl.col("doc_ids").list.len(), maintain_order=True)
         for batch in same.iter_slices(LISTS_AT_A_TIME)
     ]
-    if not parts:
-        parts = [_credit_part(_ONE_LIST, credits, num_permutations, seed)]
-        return CreditLists(subsets=parts[0].subsets.clear(), differences=parts[0].differences.clear())
+    # without any list, the tables are empty
+    parts = [
+        _credit_part(batch, length, credits, num_permutations, seed)
+        for length, batch in batches or [(1, lists)]
+    ]
     return CreditLists(
         subsets=pl.concat(part.subsets for part in parts),
         differences=pl.concat(part.differences for part in parts),
     )
 
 
-_ONE_LIST = pl.DataFrame(
-    [("", "", 1, [""])],
-    schema={"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": pl.List(pl.String)},
-    orient="row",
-)
-
-
 def _credit_part(
-    lists: pl.DataFrame, credits: Sequence[str], num_permutations: int, seed: int
+    lists: pl.DataFrame, length: int, credits: Sequence[str], num_permutations: int, seed: int
 ) -> CreditLists:
-    """Return the subsets of lists of equal length."""
-    length = lists["doc_ids"].list.len()[0]
+    """Return the subsets of lists of ``length`` documents."""
     documents = lists.select("query_id", "doc_ids").explode("doc_ids").rename({"doc_ids": "doc_id"})
     parts = list(_differences(documents, length, credits, num_permutations, seed))
     rows = np.concatenate([part.lists for part in parts])
@@ -125,15 +122,11 @@ def _distinct(
     rows: npt.NDArray[np.int64], subsets: Bools
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Bools]:
     """Return the number of each subset among the distinct (list, subset), and the list and documents of these."""
-    width = -(-subsets.shape[1] // WORD) * WORD
-    padded = np.zeros((len(subsets), width), np.bool_)
-    padded[:, : subsets.shape[1]] = subsets
-    words = np.packbits(padded, axis=1).view(np.uint64)
-    frame = pl.DataFrame({"list": rows, **{f"word{i}": words[:, i] for i in range(words.shape[1])}})
-    keys = frame.columns
-    first = frame.with_row_index("first").unique(keys, keep="first", maintain_order=True)
+    flags = pl.Series([row.tobytes() for row in np.packbits(subsets, axis=1)], dtype=pl.Binary)
+    frame = pl.DataFrame({"list": rows, "flags": flags})
+    first = frame.with_row_index("first").unique(frame.columns, keep="first", maintain_order=True)
     numbered = first.with_row_index("subset")
-    numbers = frame.join(numbered, on=keys, how="left", maintain_order="left")["subset"]
+    numbers = frame.join(numbered, on=frame.columns, how="left", maintain_order="left")["subset"]
     positions = first["first"].to_numpy()
     return numbers.to_numpy().astype(np.int64), rows[positions], subsets[positions]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -10,9 +10,17 @@ import polars as pl
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.extras.credit.lists import document_keys, mixed
-from erag_ray.extras.credit.schemas import ORDER_EFFECTS
 from erag_ray.measures.agreement import Family, paired_differences, share_of
+from erag_ray.store.schemas import table_schema
 
+ORDER_UTILITY = table_schema("order_utility", "reader* score* run_id* query_id* depth* order* value?")
+"""Score of the output with a changed list, see `config.job.ORDERS`."""
+ORDER_EFFECTS = table_schema(
+    "order_effects",
+    "dataset* reader* score* run_id* depth* order* difference? low? high? p_value? low_adjusted? "
+    "high_adjusted? p_adjusted? share_changed? share_low? share_high? num_queries num_dropped reason?",
+)
+"""Change of utility where a list is put in another order, or into other company."""
 TOO_FEW = "fewer than 2 questions are judged both ways"
 NEVER_CHANGES = "no question's score changes"
 LIST = ("reader", "score", "run_id", "depth")
@@ -72,34 +80,40 @@ def order_effects(
         "ideal": pl.lit(ANY),
     }
     datasets = by_dataset([changed.with_columns(**columns)], utility, sampled, settings)
-    rows = [(dataset.dataset, *row) for dataset in datasets for row in _rows(dataset, settings)]
+    rows = [row for dataset in datasets for row in _rows(dataset, settings)]
     return table_of(rows, ORDER_EFFECTS)
 
 
-def _rows(dataset: DatasetColumns, settings: Settings) -> Iterator[tuple[object, ...]]:
+def _rows(dataset: DatasetColumns, settings: Settings) -> Sequence[Mapping[str, object]]:
     changed, unchanged = measured_and_used(dataset.of_runs)
     as_is = {_list_of(name): column for name, column in unchanged}
     alpha, clusters = 1 - settings.confidence, dataset.draws.clusters
-    families: dict[tuple[object, ...], Family] = {}
+    families: dict[tuple[object, ...], tuple[Family, list[dict[str, object]]]] = {}
     rows = []
     for name, column in changed:
         differences = paired_differences(column, as_is[_list_of(name)])
-        judged = differences[~np.isnan(differences)]
-        reason = TOO_FEW if len(judged) < 2 else None if judged.any() else NEVER_CHANGES
-        key = (name["reader"], name["score"])
-        index = None if reason else families.setdefault(key, Family()).add(differences, clusters=clusters)
-        share = share_of(
-            np.where(np.isnan(differences), np.nan, differences != 0), settings.confidence, clusters
-        )
-        rows.append((name, judged, share, len(differences) - len(judged), reason, key, index))
-    tests = {key: family.adjusted(alpha) for key, family in families.items()}
-    for name, judged, share, num_dropped, reason, key, index in rows:
-        figures: tuple[float | None, ...] = (float(judged.mean()) if len(judged) else None, *[None] * 6)
-        if index is not None:
-            test, level = tests[key][index].test, tests[key][index].level
-            plain = (*test.interval(alpha), test.p_value)
-            figures = (test.mean, *plain, *test.interval(level), tests[key][index].p_adjusted)
-        yield (*_list_of(name), name["measure"], *figures, *share, len(judged), num_dropped, reason)
+        is_judged = ~np.isnan(differences)
+        judged = differences[is_judged]
+        share = share_of(np.where(is_judged, differences != 0, np.nan), settings.confidence, clusters)
+        row = {
+            "dataset": dataset.dataset,
+            **{key: name[key] for key in LIST},
+            "order": name["measure"],
+            "difference": float(judged.mean()) if len(judged) else None,
+            **dict(zip(("share_changed", "share_low", "share_high"), share, strict=True)),
+            "num_queries": len(judged),
+            "num_dropped": len(differences) - len(judged),
+            "reason": TOO_FEW if len(judged) < 2 else None if judged.any() else NEVER_CHANGES,
+        }
+        rows.append(row)
+        if not row["reason"]:
+            family, tested = families.setdefault((name["reader"], name["score"]), (Family(), []))
+            family.add(differences, clusters=clusters)
+            tested.append(row)
+    for family, tested in families.values():
+        for row, test in zip(tested, family.adjusted(alpha), strict=True):
+            row |= test.figures(alpha)
+    return rows
 
 
 def _list_of(name: Mapping[str, object]) -> tuple[object, ...]:

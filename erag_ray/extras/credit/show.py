@@ -11,8 +11,8 @@ from erag_ray.analyses.contract import View
 from erag_ray.analyses.order import in_run_order, symbol_of
 from erag_ray.analyses.parts.model import Column, Figure, Format, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
-from erag_ray.extras.credit.agreement import EFFECTS, LISTS
-from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES, ORDER_EFFECTS
+from erag_ray.extras.credit.agreement import CREDIT_AGREEMENT, CREDIT_SHARES, EFFECTS, LISTS
+from erag_ray.extras.credit.orders import ORDER_EFFECTS
 
 LEAVE_ONE_OUT = "leave_one_out"
 LISTS_COLUMNS = (*names("run"), Column("documents", Format.COUNT), *names("credit"))
@@ -70,16 +70,14 @@ def show_orders(view: View) -> Iterator[Table]:
     rows = in_run_order(view.rows(ORDER_EFFECTS), view.runs)
     if rows.height:
         yield listing(
-            rows_of(rows),
+            rows_of(rows.with_columns(low="low_adjusted", high="high_adjusted")),
             (
                 name_field("run", "run_id"),
                 field("documents", "depth", Format.COUNT),
                 name_field("change", "order"),
                 field(
                     "difference",
-                    lambda row: estimate(
-                        {**row, "low": row["low_adjusted"], "high": row["high_adjusted"]}, "difference"
-                    ),
+                    functools.partial(estimate, name="difference"),
                     Format.CHANGE,
                     "of the mean score, against the list as it is",
                 ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,21 +17,16 @@ from erag_ray.annotators import unrelated_pairs
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
 from erag_ray.extras.credit.agreement import (
+    CREDIT_AGREEMENT,
+    CREDIT_SHARES,
     Credited,
     credit_agreement,
     credit_shares,
     labelled_credits,
     with_effects,
 )
-from erag_ray.extras.credit.lists import CreditLists, credit_lists, credits_of
-from erag_ray.extras.credit.orders import order_effects, order_lists
-from erag_ray.extras.credit.schemas import (
-    CREDIT_AGREEMENT,
-    CREDIT_SHARES,
-    CREDITS,
-    ORDER_EFFECTS,
-    ORDER_UTILITY,
-)
+from erag_ray.extras.credit.lists import CREDITS, CreditLists, credit_lists, credits_of
+from erag_ray.extras.credit.orders import ORDER_EFFECTS, ORDER_UTILITY, order_effects, order_lists
 from erag_ray.extras.credit.show import show_agreement, show_orders, show_shares
 from erag_ray.inputs.dependencies import end_to_end_settings
 from erag_ray.inputs.evidence import Inputs, evidence_of
@@ -59,6 +54,10 @@ if TYPE_CHECKING:
     from erag_ray.inference.stage import Finished
 
 CREDIT = "Documents inside their list"
+SETTINGS = {
+    CREDITS: ("credits", "credit_depth", "shapley_permutations"),
+    ORDER_UTILITY: ("orders", "num_unrelated"),
+}
 
 
 def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
@@ -105,43 +104,30 @@ def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None
     Raises:
         JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
     """
-    if config.credits:
-        _ensure(config, inputs, finished, CREDITS, _make_credits)
-    if config.orders:
-        _ensure(config, inputs, finished, ORDER_UTILITY, _make_order_utility)
-
-
-def _ensure(
-    config: JobConfig,
-    inputs: Inputs,
-    finished: Finished,
-    schema: TableSchema,
-    make: Callable[[JobConfig, Inputs, Finished, Append], Mapping[str, object]],
-) -> None:
     store = TableStore(config.out)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
     outputs = finished.responses.select(*RESPONSES.key, "output")
-    with stage_progress(schema.name, show=config.progress):
-        stage = Stage(
-            name=schema.name,
-            tables=[schema],
-            settings=credit_settings(config, inputs, schema),
-            sources=digests(store, [QUERIES, RUNS, PROVENANCE, CORPUS]),
-            inputs=frame_digests({"requests": finished.requests, "outputs": outputs, **judged}),
-            names=scores_of(inputs.queries),
-            make=functools.partial(make, config, inputs, finished),
-        )
-        if not ensure(stage, store):
-            say(f"{stage.name}: as sealed before")
+    wanted = {CREDITS: (config.credits, _make_credits), ORDER_UTILITY: (config.orders, _make_order_utility)}
+    for schema, (names, make) in wanted.items():
+        if not names:
+            continue
+        with stage_progress(schema.name, show=config.progress):
+            stage = Stage(
+                name=schema.name,
+                tables=[schema],
+                settings=credit_settings(config, inputs, schema),
+                sources=digests(store, [QUERIES, RUNS, PROVENANCE, CORPUS]),
+                inputs=frame_digests({"requests": finished.requests, "outputs": outputs, **judged}),
+                names=scores_of(inputs.queries),
+                make=functools.partial(make, config, inputs, finished),
+            )
+            if not ensure(stage, store):
+                say(f"{stage.name}: as sealed before")
 
 
 def credit_settings(config: JobConfig, inputs: Inputs, schema: TableSchema) -> dict[str, object]:
     """Return the settings that CREDITS or ORDER_UTILITY depend on."""
-    keys = (
-        ("credits", "credit_depth", "shapley_permutations")
-        if schema == CREDITS
-        else ("orders", "num_unrelated")
-    )
+    keys = SETTINGS[schema]
     common = end_to_end_settings(config, inputs.datasets)
     return {**common, **{key: getattr(config, key) for key in (*keys, "credit_queries", "seed")}}
 
@@ -203,10 +189,6 @@ def _credited(evaluation: Evaluation) -> Credited:
     )
 
 
-def _make_agreement(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
-    return [credit_agreement(evaluation.once(_credited), evaluation.settings)]
-
-
 def _make_shares(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
     credited = evaluation.once(_credited)
     effects = with_effects(credited.documents, evaluation.utility, evaluation.settings.threshold)
@@ -230,7 +212,7 @@ OF_CREDITS = (
         settings=("statistics", "slices", *RESAMPLED),
         code=("annotators",),
         is_wanted=lambda config: bool(config.credits),
-        make=_make_agreement,
+        make=lambda evaluation, _: [credit_agreement(evaluation.once(_credited), evaluation.settings)],
         is_optional=True,
         show=show_agreement,
         group=CREDIT,

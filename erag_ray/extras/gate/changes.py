@@ -135,7 +135,8 @@ def _corpora(baseline: Side, candidate: Side) -> Iterator[Difference]:
         yield Difference("corpus", f"passages from {', '.join(one)} -> {', '.join(another)}")
     if baseline.store.digest(CORPUS) == candidate.store.digest(CORPUS):
         return
-    both = baseline.corpus().join(_named(candidate.corpus(), "doc_id"), on="doc_id")
+    a, b = (side.store.read(CORPUS).select("doc_id", "title", "text") for side in (baseline, candidate))
+    both = a.join(_named(b, "doc_id"), on="doc_id")
     other = both.filter((pl.col("text") != pl.col("text_b")) | (pl.col("title") != pl.col("title_b")))
     if other.height:
         text = f"{other.height:,} of {both.height:,} passages that both have differ in title or text"

@@ -8,23 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.analyses.answer import MAX_QUESTIONS
+from erag_ray.analyses.answer import needed_text
 from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.parts.formats import change, counted, number, quoted, with_documents
-from erag_ray.analyses.parts.model import (
-    DatasetVerdict,
-    Finding,
-    Format,
-    Report,
-    Section,
-    Table,
-)
+from erag_ray.analyses.parts.model import DatasetVerdict, Finding, Format, Report, Section, Table
 from erag_ray.analyses.parts.model import Verdict as ReportVerdict
 from erag_ray.analyses.parts.shapes import Row, estimate, field, listing, name_field, rows_of
 from erag_ray.extras.gate.changes import Difference
 from erag_ray.extras.gate.decide import Decision, Rule, Verdict
 from erag_ray.extras.gate.side import Side
 from erag_ray.report.markdown import markdown
+from erag_ray.store.schemas import LIST_OUTPUTS
 from erag_ray.store.stages.stage import read_costs
 
 MAX_LISTED = 10
@@ -73,21 +67,15 @@ def report_of(comparison: Comparison) -> Report:
 def comment_of(report: Report) -> str:
     """Return a report as Markdown; changes are only in their table."""
     findings = tuple(one for one in report.verdict.findings if one.topic != "run")
-    return markdown(
-        dataclasses.replace(report, verdict=dataclasses.replace(report.verdict, findings=findings))
-    )
+    verdict = dataclasses.replace(report.verdict, findings=findings)
+    return markdown(dataclasses.replace(report, verdict=verdict))
 
 
 def _headline(comparison: Comparison) -> str:
-    where = (
-        ""
-        if comparison.baseline.folder == comparison.candidate.folder
-        else f" of {comparison.candidate.folder}"
-    )
-    return (
-        f"{comparison.candidate.run}{where} against {comparison.baseline.run} of {comparison.baseline.folder}, "
-        f"{with_documents(comparison.depth)}: {comparison.verdict}"
-    )
+    baseline, candidate = comparison.baseline, comparison.candidate
+    where = "" if baseline.folder == candidate.folder else f" of {candidate.folder}"
+    sides = f"{candidate.run}{where} against {baseline.run} of {baseline.folder}"
+    return f"{sides}, {with_documents(comparison.depth)}: {comparison.verdict}"
 
 
 def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerdict:
@@ -98,9 +86,8 @@ def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerd
         f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference {_change(one)}, "
         f"margin {number(comparison.rule.margin, drop_zero=True)}"
     )
-    text = "" if one.verdict != "not settled" else _needed(one)
-    findings = (Finding(topic="certainty", text=text),) if text else ()
-    return DatasetVerdict(dataset=name, answer=answer, findings=findings)
+    findings = [Finding(topic="certainty", text=_needed(one))] if one.verdict == "not settled" else []
+    return DatasetVerdict(dataset=name, answer=answer, findings=tuple(findings))
 
 
 def _mean(pairs: pl.DataFrame, side: str) -> float:
@@ -108,19 +95,16 @@ def _mean(pairs: pl.DataFrame, side: str) -> float:
 
 
 def _change(one: Decision) -> str:
-    value = change(one.difference)
-    return (
-        value if one.low is None or one.high is None else f"{value} [{change(one.low)}, {change(one.high)}]"
-    )
+    interval = "" if one.low is None else f" [{change(one.low)}, {change(one.high)}]"
+    return f"{change(one.difference)}{interval}"
 
 
 def _needed(one: Decision) -> str:
     start = f"not settled with {counted(one.num_questions, 'question')}"
     if one.num_needed is None:
         return f"{start}; a difference of exactly -margin is settled by no number of questions"
-    if one.num_needed > MAX_QUESTIONS:
-        return f"{start}; more than {MAX_QUESTIONS:,} would be needed for this difference"
-    return f"{start}; about {one.num_needed:,} would be needed for this difference"
+    needed = needed_text(one.num_needed, one.num_questions)
+    return f"{start}; {needed} would be needed for this difference"
 
 
 def _findings(comparison: Comparison) -> Iterator[Finding]:
@@ -162,9 +146,6 @@ def _how(comparison: Comparison) -> str:
 
 
 def _by_dataset(comparison: Comparison) -> Table:
-    def count(row: Row, sign: int) -> int:
-        return int((row["pairs"]["difference"] * sign > 0).sum())
-
     return listing(
         (
             {"dataset": name, "pairs": comparison.pairs.filter(dataset=name), **vars(one)}
@@ -177,8 +158,8 @@ def _by_dataset(comparison: Comparison) -> Table:
             field("baseline", lambda row: _mean(row["pairs"], "baseline")),
             field("candidate", lambda row: _mean(row["pairs"], "candidate")),
             field("difference", functools.partial(estimate, name="difference"), Format.CHANGE),
-            field("won", lambda row: count(row, 1), Format.COUNT),
-            field("lost", lambda row: count(row, -1), Format.COUNT),
+            field("won", lambda row: (row["pairs"]["difference"] > 0).sum(), Format.COUNT),
+            field("lost", lambda row: (row["pairs"]["difference"] < 0).sum(), Format.COUNT),
             name_field("verdict", "verdict"),
         ),
         name="datasets",
@@ -208,7 +189,8 @@ def _questions(comparison: Comparison, way: str) -> Table:
     )
     first = ranked.sort(pl.col("difference") * -sign, "turn", "dataset").head(MAX_LISTED)
     for side in (comparison.baseline, comparison.candidate):
-        outputs = side.outputs(comparison.depth).rename({"output": f"{side.name}_output"})
+        of_run = side.store.read(LIST_OUTPUTS).filter(run_id=side.run, depth=comparison.depth)
+        outputs = of_run.select("query_id", pl.col("output").alias(f"{side.name}_output"))
         first = first.join(outputs, on="query_id", how="left", maintain_order="left")
     more = f"The {MAX_LISTED} largest of {rows.height:,}. " if rows.height > MAX_LISTED else ""
     page = f"{comparison.candidate.folder.rstrip('/')}/report/index.html#view=question&id=ID"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -32,8 +32,8 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """The mean difference of one dataset, its one-sided bounds, and the p-values of both tests."""
+class Decision:
+    """The mean difference of one dataset, its one-sided bounds, the p-values of both tests, and what follows."""
 
     num_questions: int
     difference: float
@@ -47,17 +47,12 @@ class Bounds:
     """Of "the true difference is below -margin"."""
     num_needed: int | None
     """Questions that would settle it with a power of 80 % if the difference stays; None: no number does."""
+    verdict: Verdict = "not settled"
+    """Corrected for the number of datasets."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision(Bounds):
-    """`Bounds` and what follows from them, corrected for the number of datasets."""
-
-    verdict: Verdict
-
-
-def bounds(values: Floats, rule: Rule, tested: Floats | None = None) -> Bounds:
-    """Return the mean of paired differences with its bounds.
+def bounds(values: Floats, rule: Rule, tested: Floats | None = None) -> Decision:
+    """Return the mean of paired differences with its bounds, before any verdict.
 
     Args:
         values: [num_questions] from `paired_differences`, without NaN, at least one.
@@ -69,7 +64,7 @@ def bounds(values: Floats, rule: Rule, tested: Floats | None = None) -> Bounds:
     # the ends of a 90 % interval are one-sided bounds of 95 %
     low, high = paired_test(column).interval(2 * (1 - rule.confidence))
     is_enough = len(values) >= MIN_QUESTIONS
-    return Bounds(
+    return Decision(
         num_questions=len(values),
         difference=float(column.mean()),
         low=low if is_enough else None,
@@ -117,14 +112,12 @@ def decide(
     passed = holm(np.array([one.p_passed for one in by_dataset.values()]))
     failed = holm(np.array([one.p_failed for one in by_dataset.values()]))
     return {
-        name: Decision(
-            **vars(one), verdict=_verdict(one, rule, len(by_dataset), passed[index], failed[index])
-        )
-        for index, (name, one) in enumerate(by_dataset.items())
+        name: replace(one, verdict=_verdict(one, rule, len(by_dataset), p_passed, p_failed))
+        for (name, one), p_passed, p_failed in zip(by_dataset.items(), passed, failed, strict=True)
     }
 
 
-def _verdict(one: Bounds, rule: Rule, num_datasets: int, p_passed: float, p_failed: float) -> Verdict:
+def _verdict(one: Decision, rule: Rule, num_datasets: int, p_passed: float, p_failed: float) -> Verdict:
     # one dataset is decided by its bounds
     alpha = 1.0 if num_datasets == 1 else 1 - rule.confidence
     if one.low is not None and _above(one.low, -rule.margin) and p_passed <= alpha:

@@ -14,18 +14,9 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
-from erag_ray.store.schemas import (
-    CLUSTERS,
-    CORPUS,
-    LABELS,
-    LIST_OUTPUTS,
-    QUERIES,
-    RUNS,
-    UTILITY,
-    TableSchema,
-)
+from erag_ray.store.schemas import CORPUS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
 from erag_ray.store.stages.stage import stale
-from erag_ray.store.tables import TABLE_MANIFEST, TableStore, read_manifest
+from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import suggestion
 
@@ -72,10 +63,6 @@ class Side:
         rows = self.store.read(RUNS).filter(pl.col("rank") <= depth, run_id=self.run)
         return rows.sort("rank").group_by("query_id").agg(doc_ids="doc_id")
 
-    def outputs(self, depth: int) -> pl.DataFrame:
-        """Return query_id and output, what the reader wrote with the first ``depth`` documents."""
-        return self.store.read(LIST_OUTPUTS).filter(run_id=self.run, depth=depth).select("query_id", "output")
-
     def predictor(self, auxiliary: str, depth: int) -> pl.DataFrame:
         """Return query_id and value: what an annotator's labels say of each list of the run.
 
@@ -83,9 +70,8 @@ class Side:
             InputError: the job has no measures of lists by this annotator, the annotator asks the reader, or its judge
                 graded a sample of the questions only.
         """
-        values = pl.DataFrame(PER_QUERY.empty())
-        if self.store.is_sealed(PER_QUERY):
-            values = self.store.read(PER_QUERY)
+        is_sealed = self.store.is_sealed(PER_QUERY)
+        values = self.store.read(PER_QUERY) if is_sealed else pl.DataFrame(PER_QUERY.empty())
         names = ", ".join(values.filter(reader="")["annotator"].unique().sort()) or "none"
         chosen = values.filter(
             annotator=auxiliary, run_id=self.run, depth=depth, cutoff=depth, ideal=ANY, reader=""
@@ -101,17 +87,9 @@ class Side:
             if column.height:
                 return column.select("query_id", "value")
         text = (
-            f"has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader: {names}"
+            f"{where} has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader"
         )
-        raise InputError([f"auxiliary: {where} {text}. Name one of these, or run erag-ray compare with it"])
-
-    def corpus(self) -> pl.DataFrame:
-        """Return doc_id, title and text of the passages in the job's lists."""
-        return self.store.read(CORPUS).select("doc_id", "title", "text")
-
-    def clusters(self) -> pl.DataFrame | None:
-        """Return CLUSTERS; None where each question is by itself."""
-        return self.store.read(CLUSTERS) if self.store.is_sealed(CLUSTERS) else None
+        raise InputError([f"auxiliary: {text}: {names}. Name one of these, or run erag-ray compare with it"])
 
 
 def load_side(name: str, folder: str, run: str | None) -> Side:
@@ -126,8 +104,10 @@ def load_side(name: str, folder: str, run: str | None) -> Side:
     manifests = _manifests(store, where)
     try:
         queries, utility = store.read(QUERIES), store.read(UTILITY)
+        # these are read where they are needed
         for schema in (CORPUS, RUNS, LIST_OUTPUTS):
-            _check_columns(manifests[schema], schema)
+            if missing := [name for name in schema.columns.names if name not in manifests[schema]["columns"]]:
+                raise ValueError(f"table {schema.name}: missing columns {missing}")
     except InputError:
         raise
     except ValueError as error:
@@ -146,31 +126,20 @@ def load_side(name: str, folder: str, run: str | None) -> Side:
 
 
 def _manifests(store: TableStore, where: str) -> dict[TableSchema, Mapping[str, Any]]:
-    missing = [schema.name for schema in NEEDED if not store.is_sealed(schema)]
-    if missing:
+    if missing := [schema.name for schema in NEEDED if not store.is_sealed(schema)]:
         text = f"no sealed {', '.join(missing)}, so it is no finished job of this version"
         raise InputError([f"{where}: {text}. Run erag-ray compare with its config first"])
-    manifests: dict[TableSchema, Mapping[str, Any]] = {
-        schema: read_manifest(store.folder, schema.name, form=TABLE_MANIFEST) for schema in NEEDED
-    }
+    manifests: dict[TableSchema, Mapping[str, Any]] = {schema: store.manifest(schema) for schema in NEEDED}
     for schema, keys in NEEDED_KEYS.items():
-        lacking = [key for key in keys if key not in manifests[schema]["config"]]
-        if lacking:
+        if lacking := [key for key in keys if key not in manifests[schema]["config"]]:
             text = f"the manifest of {schema.name} is of another version and lacks {', '.join(lacking)}"
             raise InputError([f"{where}: {text}. {AGAIN}"])
     # means depend on labels, lists and passages too, so a change of any table is found
-    sealed = [UTILITY, *([MEANS] if store.is_sealed(MEANS) else [])]
-    for schema in sealed:
+    for schema in filter(store.is_sealed, (UTILITY, MEANS)):
         if others := stale(store.manifest(schema), store):
             text = f"{schema.name} were computed from an earlier version of {', '.join(others)}"
             raise InputError([f"{where}: {text}. {AGAIN}"])
     return manifests
-
-
-def _check_columns(manifest: Mapping[str, Any], schema: TableSchema) -> None:
-    missing = [column for column in schema.columns.names if column not in manifest["columns"]]
-    if missing:
-        raise ValueError(f"table {schema.name}: missing columns {missing}")
 
 
 def _run(name: str, run: str | None, utility: pl.DataFrame, folder: str) -> str:

@@ -18,6 +18,7 @@ from erag_ray.extras.gate.side import Side, load_side
 from erag_ray.measures.agreement import by_cluster, paired_differences
 from erag_ray.report.console import print_report
 from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import CLUSTERS
 from erag_ray.support.errors import InputError
 
 COMMENT = b"# Gate: "
@@ -63,12 +64,12 @@ def compare(config: GateConfig) -> Comparison:
     _check_judged(pairs, judged, depth)
     rule = Rule(margin=config.margin, confidence=config.confidence)
     estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
-    by_dataset = judged.partition_by("dataset", maintain_order=True)
-    of_dataset = {part["dataset"][0]: part["difference"].to_numpy() for part in by_dataset}
-    tested = {
-        name: _tested(estimates.get(name, part)) for name, part in zip(of_dataset, by_dataset, strict=True)
-    }
-    decisions = decide(of_dataset, rule, tested)
+    parts = {str(name): part for (name,), part in judged.group_by("dataset", maintain_order=True)}
+    decisions = decide(
+        {name: part["difference"].to_numpy() for name, part in parts.items()},
+        rule,
+        {name: _tested(estimates.get(name, part)) for name, part in parts.items()},
+    )
     # of a sample of the questions (reader_queries), those that the reader was asked on at least one side
     answered = pl.concat(
         side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate)
@@ -93,7 +94,7 @@ def compare(config: GateConfig) -> Comparison:
 
 def _check_judged(pairs: pl.DataFrame, judged: pl.DataFrame, depth: int) -> None:
     """Refuse a dataset without any score: without it the others could pass."""
-    missing = sorted(set(pairs["dataset"].unique()) - set(judged["dataset"].unique()))
+    missing = sorted({*pairs["dataset"]} - {*judged["dataset"]})
     if missing or pairs.is_empty():
         where = ", ".join(missing) or "either side"
         text = f"no question of {where} has a score in both with {counted(depth, 'document')}"
@@ -172,8 +173,8 @@ def _depth(depth: int | None, baseline: Side, candidate: Side) -> int:
 
 def _pairs(baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
     """Return every question with both scores; ``difference`` is NaN where one was not judged."""
-    clusters = candidate.clusters()
-    pairs = in_clusters(baseline.queries, baseline.clusters() if clusters is None else clusters)
+    stores = [side.store for side in (candidate, baseline) if side.store.is_sealed(CLUSTERS)]
+    pairs = in_clusters(baseline.queries, stores[0].read(CLUSTERS) if stores else None)
     for side in (baseline, candidate):
         scores = side.utility.filter(depth=depth).select("query_id", pl.col("value").alias(side.name))
         pairs = pairs.join(scores, on="query_id", how="left", maintain_order="left")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from erag_ray.analyses.columns import DatasetColumns, NamedColumn, measured_and_used
+from erag_ray.analyses.columns import DatasetColumns, by_run, measured_and_used
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.annotators import agreement_sign
 from erag_ray.measures.agreement import (
@@ -61,7 +61,14 @@ def sides_of(columns: DatasetColumns) -> Iterator[Sides]:
     whole = {"annotator": "erag", "measure": "P", "cutoff": depth, "ideal": ANY}
     precision = [item for item in measured if whole.items() <= item[0].items()]
     for score in sorted({str(name["score"]) for name, _ in ends}):
-        utility, labels = (_by_reader(items, score, depth) for items in (ends, precision))
+        utility, labels = (
+            {
+                str(name["reader"]): of_runs
+                for name, of_runs in by_run(items)
+                if (name["score"], name["depth"]) == (score, depth)
+            }
+            for items in (ends, precision)
+        )
         runs = sorted(set.intersection(*(set(of_runs) for of_runs in utility.values())))
         tables = (
             {reader: np.stack([of_runs[run] for run in runs], axis=1) for reader, of_runs in side.items()}
@@ -70,19 +77,11 @@ def sides_of(columns: DatasetColumns) -> Iterator[Sides]:
         yield Sides(columns, {"dataset": columns.dataset, "score": score, "depth": depth}, runs, *tables)
 
 
-def _by_reader(items: Sequence[NamedColumn], score: str, depth: int) -> dict[str, dict[str, Floats]]:
-    sides: dict[str, dict[str, Floats]] = {}
-    for name, column in items:
-        if (name["score"], name["depth"]) == (score, depth):
-            sides.setdefault(str(name["reader"]), {})[str(name["run_id"])] = column
-    return sides
-
-
 def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
     """Return READER_INTERACTIONS of one dataset and score."""
     family, alpha, clusters = Family(), 1 - settings.confidence, sides.columns.draws.clusters
     rows: list[dict[str, object]] = []
-    tests: list[int | None] = []
+    tested = []
     for (reader_a, one), (reader_b, other) in itertools.combinations(sides.scores.items(), 2):
         for a, b in itertools.combinations(range(len(sides.runs)), 2):
             differences = [paired_differences(table[:, a], table[:, b]) for table in (one, other)]
@@ -95,15 +94,11 @@ def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
             counts = {"num_queries": count, "num_dropped": len(both) - count}
             of_both = dict(zip(("with_a", "with_b"), means, strict=True))
             rows.append({**sides.names, **readers, **pair, **of_both, **counts})
-            tests.append(family.add(both, clusters=clusters) if count else None)
-    adjusted = family.adjusted(alpha)
-    for row, index in zip(rows, tests, strict=True):
-        if index is not None:
-            test, level, p_adjusted = adjusted[index].test, adjusted[index].level, adjusted[index].p_adjusted
-            ends = zip(("low", "high"), test.interval(alpha), test.interval(level), strict=True)
-            row |= {"difference": test.mean, "p_value": test.p_value, "p_adjusted": p_adjusted}
-            for name, end, end_adjusted in ends:
-                row |= {name: end, f"{name}_adjusted": end_adjusted}
+            if count:
+                family.add(both, clusters=clusters)
+                tested.append(rows[-1])
+    for row, test in zip(tested, family.adjusted(alpha), strict=True):
+        row |= test.figures(alpha)
     return rows
 
 

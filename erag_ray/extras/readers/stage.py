@@ -10,18 +10,10 @@ import polars as pl
 import rich.console
 
 from erag_ray.analyses.columns import PER_QUERY, by_dataset, table_of
-from erag_ray.analyses.contract import Results
 from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.paired import pair_name
 from erag_ray.analyses.parts.formats import number, p_text, with_interval
-from erag_ray.analyses.parts.model import (
-    Column,
-    Finding,
-    Format,
-    Report,
-    Section,
-    Verdict,
-)
+from erag_ray.analyses.parts.model import Column, Finding, Format, Report, Section, Verdict
 from erag_ray.analyses.parts.shapes import (
     about,
     crosstab,
@@ -110,7 +102,7 @@ def _report(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame]) -
     """Return the report: a line of each dataset and reader, then what depends on the reader."""
     results = {name: load(job.out) for name, job in config.jobs.items()}
     verdicts = [
-        dataclasses.replace(one, dataset=_line(one.dataset, name), findings=())
+        dataclasses.replace(one, dataset=f"{one.dataset}, {name}", findings=())
         for name, result in results.items()
         for one in build_report(result).verdict.datasets
     ]
@@ -135,17 +127,9 @@ def _report(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame]) -
             findings=tuple(findings),
         ),
         sections=tuple(_section(config, tables, dataset) for dataset in datasets),
-        notes=_notes(results),
-    )
-
-
-def _line(dataset: str, reader: str) -> str:
-    return f"{dataset}, {reader}"
-
-
-def _notes(results: Mapping[str, Results]) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys(note for result in results.values() for note in (*result.missing, *result.notes))
+        notes=tuple(
+            dict.fromkeys(note for result in results.values() for note in (*result.missing, *result.notes))
+        ),
     )
 
 

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from erag_ray.support.registry import find
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -62,62 +60,34 @@ def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
     return np.asarray(np.minimum(1.0, scale * values))
 
 
-def importance(measure: str, ranks: npt.ArrayLike, cutoff: int, *, difference: bool = False) -> Floats:
-    """Return the largest weight of each document's label: the weights of `probabilities`.
+def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
+    """Return the weight of each document's label in the measure of each run's list: [num_pairs, num_runs].
 
     Args:
         measure: a key of `IMPORTANCE`.
         ranks: [num_pairs, num_runs], from 1; 0 where a run's list lacks the document.
         cutoff: the measure's; a document behind it weighs nothing.
-        difference: of two runs, or of any two of several: the largest weight over the pairs of runs. A document that
-            all runs give the same weight cannot change a difference, and is not read (Schnabel et al., ICTIR 2016,
-            section 4). Otherwise the largest weight over the runs.
-
-    Returns:
-        [num_pairs].
 
     Raises:
-        ValueError: an unknown measure; ranks or a cut-off that cannot be; a difference of fewer than two runs.
-    """
-    weights = rank_weights(measure, ranks, cutoff)
-    if difference and weights.shape[1] < 2:
-        raise ValueError(f"a difference is of at least two runs, got {weights.shape[1]}")
-    largest: Floats = weights.max(axis=1)
-    return largest - weights.min(axis=1) if difference else largest
-
-
-def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
-    """Return the weight of each document's label in the measure of each run's list: [num_pairs, num_runs].
-
-    Arguments and errors are those of `importance`.
+        ValueError: ranks or a cut-off that cannot be.
     """
     positions = np.asarray(ranks, np.int64)
     if positions.ndim != 2 or (positions < 0).any() or cutoff < 1:
         raise ValueError("ranks must be [num_pairs, num_runs], at least 0, and the cutoff at least 1")
-    table = np.concatenate([[0.0], find("importance", measure, IMPORTANCE)(cutoff)])
+    table = np.concatenate([[0.0], IMPORTANCE[measure](cutoff)])
     return np.asarray(table[np.where(positions <= cutoff, positions, 0)])
 
 
-def estimate(measure: str, labels: Floats, weights: Floats) -> Floats:
-    """A measure of each list as far as it was read; over all samples its mean is the value of all labels: [...].
+def importance(weights: Floats) -> Floats:
+    """Return the largest weight of each document's label in a difference of two runs: the weights of `probabilities`.
+
+    A document that all runs give the same weight cannot change a difference, and is not read (Schnabel et al., ICTIR
+    2016, section 4).
 
     Args:
-        measure: a key of `IMPORTANCE`.
-        labels: [..., cutoff], in rank order; values where nothing was read do not matter.
-        weights: [..., cutoff], 1 / probability where a label was read, 0 elsewhere and behind the end of a list.
-
-    Raises:
-        ValueError: an unknown measure; a label that was read and is negative or not finite.
+        weights: [num_pairs, num_runs], from `rank_weights`.
     """
-    weigh = find("measure", measure, IMPORTANCE)
-    known = np.where(weights > 0, labels, 0.0)
-    if not (np.isfinite(known) & (known >= 0)).all():
-        raise ValueError("labels that were read must be finite and at least 0")
-    gains = weights * known
-    # a mean is rounded less than a sum of shares
-    return np.asarray(
-        gains.mean(axis=-1) if measure == "P" else (gains * weigh(gains.shape[-1])).sum(axis=-1)
-    )
+    return np.asarray(np.ptp(weights, axis=1))
 
 
 IMPORTANCE: dict[str, Callable[[int], Floats]] = {

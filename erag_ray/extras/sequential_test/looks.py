@@ -18,7 +18,6 @@ import numpy.typing as npt
 from scipy import integrate, optimize, special, stats
 
 from erag_ray.measures.agreement import Clusters
-from erag_ray.support.registry import find
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,8 +32,6 @@ NEVER_SPENT = 1e-12
 class Looks:
     """Results of each look; bounds are infinite while too few queries differ."""
 
-    counts: npt.NDArray[np.int64]
-    """[num_looks], queries so far."""
     means: Floats
     """[..., num_looks], mean difference."""
     lows: Floats
@@ -89,7 +86,7 @@ def look(
         halves = np.where(
             num_different >= MIN_DIFFERENT, factors * spreads / np.sqrt(units) * (units / ends), np.inf
         )
-    return Looks(counts=ends, means=means, lows=means - halves, highs=means + halves)
+    return Looks(means=means, lows=means - halves, highs=means + halves)
 
 
 def _of_clusters(
@@ -123,7 +120,7 @@ def critical_values(boundary: str, counts: Sequence[int], alpha: float) -> Float
         alpha: how often any of the intervals may miss.
 
     Raises:
-        ValueError: an unknown boundary; counts below 2 or not ascending; an alpha outside (0, 1).
+        ValueError: counts below 2 or not ascending; an alpha outside (0, 1).
     """
     ends = np.asarray(counts, np.int64)
     _check_counts(ends)
@@ -134,7 +131,7 @@ def critical_values(boundary: str, counts: Sequence[int], alpha: float) -> Float
 
 @functools.lru_cache(maxsize=1 << 12)
 def _critical(boundary: str, counts: tuple[int, ...], alpha: float) -> Floats:
-    return find("boundary", boundary, BOUNDARIES)(np.array(counts, np.float64), alpha)
+    return BOUNDARIES[boundary](np.array(counts, np.float64), alpha)
 
 
 def largest_divisor(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from erag_ray.analyses.parts.formats import change
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.extras.sequential_test.sample import DatasetSample, auxiliary_means
+from erag_ray.extras.sequential_test.sample import DatasetSample
 from erag_ray.measures.agreement import TIE_DIGITS
 
 
 def look_line(
-    config: SettleConfig, sample: DatasetSample, row: Mapping[str, object], num_datasets: int, is_last: bool
+    config: SettleConfig, sample: DatasetSample, row: Mapping[str, Any], num_datasets: int, is_last: bool
 ) -> str:
     """Return a row of INTERIM_ANALYSES as a line, which names the dataset if there are several."""
-    interval = "no interval yet" if row["low"] is None else f"[{_change(row['low'])}, {_change(row['high'])}]"
+    interval = (
+        "no interval yet" if row["low"] is None else f"[{change(row['low'], 4)}, {change(row['high'], 4)}]"
+    )
     if row["better"]:
         verdict = f": settled, {row['better']} is better"
     elif row["settled"]:
@@ -28,18 +31,14 @@ def look_line(
     return (
         f"{dataset}look {row['look']}: {row['num_queries']:,} of {sample.num_queries:,} questions, "
         f"{row['num_readings']:,} readings, {row['measure']}@{row['cutoff']} of {row['run_a']} - {row['run_b']} "
-        f"{_change(row['difference'])} {interval}{verdict}"
+        f"{change(row['difference'], 4)} {interval}{verdict}"
     )
-
-
-def _change(value: object) -> str:
-    return change(float(str(value)), 4)
 
 
 def summary_lines(
     config: SettleConfig,
     sample: DatasetSample,
-    row: Mapping[str, object],
+    row: Mapping[str, Any],
     runs: Sequence[str],
     *,
     is_settled: bool,
@@ -67,10 +66,14 @@ def summary_lines(
 
 
 def _auxiliary_alone(
-    config: SettleConfig, sample: DatasetSample, row: Mapping[str, object], winner: str | None
+    config: SettleConfig, sample: DatasetSample, row: Mapping[str, Any], winner: str | None
 ) -> str:
     """Return which run the auxiliary label names without any reading, and how well it agrees with the labels read."""
-    means = {run: round(mean, TIE_DIGITS) for run, mean in auxiliary_means(config, sample).items()}
+    sums = (sample.documents["auxiliary"].to_numpy() @ sample.weights(config)).tolist()
+    means = {
+        run: round(total / sample.num_queries, TIE_DIGITS)
+        for run, total in zip(sample.runs, sums, strict=True)
+    }
     best = max(means.values())
     names = " and ".join(run for run, mean in means.items() if mean == best)
     text = f"{sample.dataset}: {config.auxiliary_annotator} alone names {names}"

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.settings import Floats
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.extras.sequential_test.design import (
-    estimate,
-    importance,
-    probabilities,
-    random_numbers,
-    rank_weights,
-)
+from erag_ray.extras.sequential_test.design import importance, probabilities, random_numbers, rank_weights
 from erag_ray.inputs.evidence import Inputs
-from erag_ray.measures.agreement import Clusters, LabelSample, paired_differences, powered_values
+from erag_ray.measures.agreement import TIE_DIGITS, Clusters, LabelSample, PoweredValues, powered_values
 from erag_ray.support.errors import InputError
 
 Pair = tuple[int, int]
@@ -50,7 +43,6 @@ class DatasetSample:
 
     @property
     def pairs(self) -> list[Pair]:
-        """All pairs of runs."""
         return list(itertools.combinations(range(len(self.runs)), 2))
 
     def first(self, num_queries: int) -> pl.DataFrame:
@@ -68,7 +60,6 @@ def _ranks(runs: Sequence[str]) -> list[str]:
 
 
 def run_names(config: SettleConfig, inputs: Inputs) -> list[str]:
-    """Return the runs to be compared."""
     return config.compare or inputs.runs["run_id"].unique().sort().to_list()
 
 
@@ -80,25 +71,25 @@ def draw(config: SettleConfig, inputs: Inputs) -> list[DatasetSample]:
     """
     names = inputs.queries["dataset"].unique().sort().to_list()
     samples = [_draw_one(config, inputs, name) for name in names]
-    problems = [problem for sample in samples for problem in _equal_lists(config, sample)]
+    problems = []
+    for sample in samples:
+        weights = sample.weights(config)
+        for a, b in sample.pairs:
+            if (weights[:, a] == weights[:, b]).all():
+                pair = f"{sample.runs[a]} and {sample.runs[b]}"
+                problems.append(
+                    f"compare: {pair} hold the same documents of {sample.dataset}; nothing to settle"
+                )
     if problems:
         raise InputError(problems)
     return samples
-
-
-def _equal_lists(config: SettleConfig, sample: DatasetSample) -> Iterator[str]:
-    weights = sample.weights(config)
-    for a, b in sample.pairs:
-        if (weights[:, a] == weights[:, b]).all():
-            names = f"{sample.runs[a]} and {sample.runs[b]}"
-            yield f"compare: {names} hold the same documents of {sample.dataset}; nothing to settle"
 
 
 def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSample:
     query_ids = inputs.queries.filter(dataset=dataset)["query_id"]
     positions = _positions(config, query_ids, inputs.clusters)
     candidates, runs = _candidates(config, inputs, positions), run_names(config, inputs)
-    weights = importance(config.measure, candidates.select(_ranks(runs)), config.rank, difference=True)
+    weights = importance(rank_weights(config.measure, candidates.select(_ranks(runs)), config.rank))
     chances = np.zeros(len(weights))
     if weights.any():
         chances = probabilities(weights, config.fraction * candidates.height)
@@ -122,18 +113,14 @@ def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSamp
 def _candidates(config: SettleConfig, inputs: Inputs, positions: pl.DataFrame) -> pl.DataFrame:
     """Return query_id, doc_id, the ranks and the position of every document in the lists of these questions."""
     runs = run_names(config, inputs)
-    listed = inputs.runs.filter(
-        pl.col("run_id").is_in(runs),
-        pl.col("rank") <= config.rank,
-        pl.col("query_id").is_in(positions["query_id"].implode()),
+    listed = inputs.runs.filter(pl.col("run_id").is_in(runs), pl.col("rank") <= config.rank).join(
+        positions.select("query_id", "position"), on="query_id"
     )
     ranks = [
         pl.col("rank").filter(pl.col("run_id") == run).first().fill_null(0).alias(name)
         for run, name in zip(runs, _ranks(runs), strict=True)
     ]
-    documents = listed.group_by("query_id", "doc_id").agg(ranks)
-    places = positions.select("query_id", "position")
-    return documents.join(places, on="query_id").sort("position", "doc_id")
+    return listed.group_by("query_id", "doc_id", "position").agg(ranks).sort("position", "doc_id")
 
 
 def _positions(config: SettleConfig, query_ids: pl.Series, clusters: pl.DataFrame) -> pl.DataFrame:
@@ -150,39 +137,19 @@ def _positions(config: SettleConfig, query_ids: pl.Series, clusters: pl.DataFram
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Differences:
-    """Unbiased estimates of one run's value minus another's, for each question in the random order.
-
-    Attributes:
-        values: [num_queries].
-        differs: [num_queries], whether the labels that were read make a difference.
-        slope: lambda of the auxiliary label; None without one.
-        correlation: of label and auxiliary label; None without one, or if one of them is constant.
-    """
-
-    values: Floats
-    differs: npt.NDArray[np.bool_]
-    slope: float | None = None
-    correlation: float | None = None
-
-
 def differences(
     config: SettleConfig, sample: DatasetSample, labels: pl.DataFrame, num_queries: int, pair: Pair
-) -> Differences:
-    """Return the differences of a pair of runs over the first questions; one without a list counts 0.
+) -> PoweredValues:
+    """Return estimates of one run's value minus another's, of the first questions; one without a list counts 0.
+
+    Without auxiliary labels, ``values`` are those ``from_labels``.
 
     ``labels`` are query_id, doc_id, label of the documents that were read.
     """
     known = sample.first(num_queries).join(
         labels, on=["query_id", "doc_id"], how="left", maintain_order="left"
     )
-    if config.auxiliary_annotator is None:
-        first, second = (
-            estimate(config.measure, *_lists(known, f"rank_{run}", num_queries, config.rank)) for run in pair
-        )
-        values = paired_differences(first, second)
-        return Differences(values=values, differs=values != 0)
+    has_auxiliary = config.auxiliary_annotator is not None
     weights = rank_weights(config.measure, known.select(f"rank_{run}" for run in pair), config.rank)
     powered = powered_values(
         LabelSample(
@@ -191,26 +158,10 @@ def differences(
             probabilities=known["probability"].to_numpy(),
             is_read=known["weight"].to_numpy() > 0,
             labels=known["label"].fill_null(0.0).to_numpy(),
-            auxiliary=known["auxiliary"].to_numpy(),
+            auxiliary=known["auxiliary"].to_numpy() if has_auxiliary else np.zeros(known.height),
         ),
         num_queries,
     )
-    differs = paired_differences(powered.from_labels, np.zeros(num_queries)) != 0
-    return Differences(
-        values=powered.values, differs=differs, slope=powered.slope, correlation=powered.correlation
-    )
-
-
-def _lists(known: pl.DataFrame, rank: str, num_queries: int, cutoff: int) -> tuple[Floats, Floats]:
-    """Return labels and weights of one run's lists, each [num_queries, cutoff]."""
-    listed = known.filter(pl.col(rank) > 0)
-    at = listed["position"].to_numpy(), listed[rank].to_numpy() - 1
-    labels, weights = np.zeros((num_queries, cutoff)), np.zeros((num_queries, cutoff))
-    labels[at], weights[at] = listed["label"].fill_null(0.0).to_numpy(), listed["weight"].to_numpy()
-    return labels, weights
-
-
-def auxiliary_means(config: SettleConfig, sample: DatasetSample) -> dict[str, float]:
-    """Return run -> mean of the measure by the auxiliary labels of all documents, over all questions."""
-    sums = sample.documents["auxiliary"].to_numpy() @ sample.weights(config)
-    return dict(zip(sample.runs, (sums / sample.num_queries).tolist(), strict=True))
+    from_labels = np.round(powered.from_labels, TIE_DIGITS)
+    values = powered.values if has_auxiliary else from_labels
+    return replace(powered, values=values, from_labels=from_labels)

@@ -9,18 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from erag_ray.analyses.columns import table_of
+from erag_ray.annotators import PAIR
 from erag_ray.extras.sequential_test.auxiliary import auxiliary_labels, auxiliary_problems
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.extras.sequential_test.looks import Looks, critical_values, largest_divisor, look, rejected
+from erag_ray.extras.sequential_test.looks import critical_values, largest_divisor, look, rejected
 from erag_ray.extras.sequential_test.messages import look_line, summary_lines
-from erag_ray.extras.sequential_test.sample import (
-    DatasetSample,
-    Differences,
-    Pair,
-    differences,
-    draw,
-    run_names,
-)
+from erag_ray.extras.sequential_test.sample import DatasetSample, Pair, differences, draw, run_names
 from erag_ray.inference.planning.plan import plan_labels
 from erag_ray.inference.stage import Finished, readers_session, run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
@@ -66,12 +61,12 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     tables.invalidate(INTERIM_ANALYSES)
     num_documents = sum(sample.documents.height for sample in samples)
     num_readings = sum(_num_read(sample.documents) for sample in samples)
-    num_lists = "two" if len(samples[0].runs) == 2 else str(len(samples[0].runs))
-    say(f"at most {num_readings:,} readings, of {num_documents:,} documents in the {num_lists} lists")
+    documents = f"{num_documents:,} documents in the lists of {len(samples[0].runs)} runs"
+    say(f"at most {num_readings:,} readings, of {documents}")
     with readers_session(config):
         samples, costs = with_auxiliary(config, inputs, samples)
         rows = _looks(config, inputs, samples, costs)
-    table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
+    table = table_of(rows, INTERIM_ANALYSES)
     tables.write(table, INTERIM_ANALYSES, config=_settings(config))
     return table
 
@@ -114,23 +109,20 @@ def with_auxiliary(
     """
     if config.auxiliary_annotator is None:
         return list(samples), None
-    documents = pl.concat(sample.documents.select("query_id", "doc_id") for sample in samples)
+    documents = pl.concat(sample.documents.select(PAIR) for sample in samples)
     labels, costs = auxiliary_labels(config, inputs, documents)
-    return [_joined(config.auxiliary_annotator, sample, labels) for sample in samples], costs
-
-
-def _joined(name: str, sample: DatasetSample, labels: pl.DataFrame) -> DatasetSample:
-    documents = sample.documents.join(labels, on=["query_id", "doc_id"], how="left", maintain_order="left")
-    num_missing = documents["auxiliary"].null_count()
-    if num_missing:
-        say(
-            f"{sample.dataset}: {name} has no label of {num_missing:,} of {documents.height:,} documents: 0 for them"
-        )
-    documents = documents.with_columns(pl.col("auxiliary").fill_null(0.0))
-    if documents["auxiliary"].n_unique() == 1:
-        value = documents["auxiliary"][0]
-        say(f"{sample.dataset}: {name} is {value:g} for every document: it says nothing, and lambda is 0")
-    return dataclasses.replace(sample, documents=documents)
+    joined = []
+    for sample in samples:
+        name = f"{sample.dataset}: {config.auxiliary_annotator}"
+        documents = sample.documents.join(labels, on=PAIR, how="left", maintain_order="left")
+        if num_missing := documents["auxiliary"].null_count():
+            say(f"{name} has no label of {num_missing:,} of {documents.height:,} documents: 0 for them")
+        documents = documents.with_columns(pl.col("auxiliary").fill_null(0.0))
+        if documents["auxiliary"].n_unique() == 1:
+            value = documents["auxiliary"][0]
+            say(f"{name} is {value:g} for every document: it says nothing, and lambda is 0")
+        joined.append(dataclasses.replace(sample, documents=documents))
+    return joined, costs
 
 
 @dataclass
@@ -144,7 +136,7 @@ class PairState:
         sign: of the difference at that look.
         is_equal: whether the difference was known to within the margin at a look.
         better: the better run, once Holm's procedure has rejected equality.
-        row: of INTERIM_ANALYSES, the last look.
+        row: of INTERIM_ANALYSES, the last look; settled and better follow once all pairs were looked at.
     """
 
     sample: DatasetSample
@@ -162,7 +154,6 @@ class PairState:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The two runs."""
         return self.sample.runs[self.pair[0]], self.sample.runs[self.pair[1]]
 
     def look(
@@ -175,15 +166,36 @@ class PairState:
         counts, alpha = self.sample.counts, 1 - config.confidence
         one = differences(config, self.sample, labels, counts[number - 1], self.pair)
         critical = critical_values(config.boundary, counts, alpha / num_pairs)
-        clusters = self.sample.clusters
-        seen = look(one.values, counts[:number], critical[:number], one.differs, clusters)
+        differs, clusters = one.from_labels != 0, self.sample.clusters
+        seen = look(one.values, counts[:number], critical[:number], differs, clusters)
         self.is_equal |= bool(seen.is_settled(config.equivalence_margin)[-1])
         divisor = largest_divisor(
-            one.values, counts, number, config.boundary, alpha, num_pairs, one.differs, clusters
+            one.values, counts, number, config.boundary, alpha, num_pairs, differs, clusters
         )
         if divisor > self.divisor:
             self.divisor, self.sign = divisor, float(seen.means[-1])
-        self.row = _row(config, self, one, seen, price)
+        documents = self.sample.first(counts[number - 1])
+        num_saved = self.sample.documents.height - _num_read(documents)
+        low, high = float(seen.lows[-1]), float(seen.highs[-1])
+        self.row = {
+            "dataset": self.sample.dataset,
+            "run_a": self.names[0],
+            "run_b": self.names[1],
+            "measure": config.measure,
+            "cutoff": config.rank,
+            "look": number,
+            "num_queries": counts[number - 1],
+            "num_readings": _num_read(documents),
+            "num_documents": documents.height,
+            "difference": float(seen.means[-1]),
+            "low": low if np.isfinite(low) else None,
+            "high": high if np.isfinite(high) else None,
+            "auxiliary": config.auxiliary_annotator,
+            "lambda": one.slope if config.auxiliary_annotator else None,
+            "correlation": one.correlation,
+            "num_saved": num_saved,
+            "price_saved": None if price is None else price * num_saved,
+        }
 
 
 def _decide(states: Sequence[PairState]) -> None:
@@ -202,11 +214,6 @@ class DatasetState:
     num_looks: int = 0
 
     @property
-    def num_queries(self) -> int:
-        """Questions that were looked at so far."""
-        return self.sample.counts[self.num_looks - 1]
-
-    @property
     def unbeaten(self) -> list[str]:
         """The runs to which no other is better so far."""
         beaten = {name for pair in self.pairs if pair.better for name in pair.names if name != pair.better}
@@ -223,7 +230,6 @@ class DatasetState:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is one more look."""
         return not self.num_looks or (self.num_looks < len(self.sample.counts) and not self.is_settled)
 
 
@@ -243,60 +249,25 @@ def _looks(
     while going := [dataset for dataset in datasets if dataset.goes_on]:
         for dataset in going:
             dataset.num_looks += 1
-        parts = [dataset.sample.first(dataset.num_queries) for dataset in datasets]
+        parts = [dataset.sample.first(dataset.sample.counts[dataset.num_looks - 1]) for dataset in datasets]
         read = pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
         labels, price, costs = _labels(config, inputs, read, costs)
         for dataset in going:
             for pair in dataset.pairs:
                 pair.look(config, labels, dataset.num_looks, len(pairs), price)
         _decide(pairs)
+        # Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided
+        for pair in pairs:
+            pair.row.update(settled=pair.is_settled, better=pair.better)
         for dataset in going:
             for pair in dataset.pairs:
-                pair.row.update(settled=pair.is_settled, better=pair.better)
                 say(look_line(config, dataset.sample, pair.row, len(datasets), not dataset.goes_on))
                 rows.append(pair.row)
-    _end(config, datasets)
-    return rows
-
-
-def _end(config: SettleConfig, datasets: Sequence[DatasetState]) -> None:
-    """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
-
-    Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
-    """
     for dataset in datasets:
-        for pair in dataset.pairs:
-            pair.row.update(settled=pair.is_settled, better=pair.better)
         runs = dataset.unbeaten or dataset.sample.runs
         row = dataset.pairs[0].row
         say(*summary_lines(config, dataset.sample, row, runs, is_settled=dataset.is_settled))
-
-
-def _row(config: SettleConfig, state: PairState, one: Differences, seen: Looks, price: float | None) -> Row:
-    """Return the last look of a pair, as a row of INTERIM_ANALYSES but for settled and better."""
-    sample = state.sample
-    mean, low, high = (float(bound[-1]) for bound in (seen.means, seen.lows, seen.highs))
-    documents = sample.first(int(seen.counts[-1]))
-    num_saved = sample.documents.height - _num_read(documents)
-    return {
-        "dataset": sample.dataset,
-        "run_a": state.names[0],
-        "run_b": state.names[1],
-        "measure": config.measure,
-        "cutoff": config.rank,
-        "look": len(seen.counts),
-        "num_queries": int(seen.counts[-1]),
-        "num_readings": _num_read(documents),
-        "num_documents": documents.height,
-        "difference": mean,
-        "low": low if np.isfinite(low) else None,
-        "high": high if np.isfinite(high) else None,
-        "auxiliary": config.auxiliary_annotator,
-        "lambda": one.slope,
-        "correlation": one.correlation,
-        "num_saved": num_saved,
-        "price_saved": None if price is None else price * num_saved,
-    }
+    return rows
 
 
 def _num_read(drawn: pl.DataFrame) -> int:
@@ -310,7 +281,7 @@ def _labels(
 
     Responses of earlier looks are in the store.
     """
-    pairs = drawn.select("query_id", "doc_id")
+    pairs = drawn.select(PAIR)
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0)), None, costs
     finished = run_stage(config, plan_labels(config, inputs, STAGE, pairs), costs)
@@ -324,7 +295,7 @@ def _labels(
             f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
             "ended as errors, and without them the estimate would be wrong; see what they say by erag-ray annotate"
         )
-    return labels.select("query_id", "doc_id", "label"), _price_of_reading(config, finished), done.costs
+    return labels.select(*PAIR, "label"), _price_of_reading(config, finished), done.costs
 
 
 def _price_of_reading(config: SettleConfig, finished: Finished) -> float | None:

@@ -1,24 +1,39 @@
-"""PEOPLE: agreement of scores, judges and labels with people; PEOPLE_MEANS: what people would say of each run."""
+"""PEOPLE: agreement of scores, judges and labels with people; PEOPLE_MEANS: what people would say of each run.
+
+Agreement of two raters is Cohen's kappa, of many Krippendorff's alpha, with intervals by question.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
+from erag_ray.analyses.auxiliary import estimate_all
+from erag_ray.analyses.columns import table_of
 from erag_ray.analyses.contract import Evaluation
-from erag_ray.analyses.settings import Settings
-from erag_ray.extras.verdicts.files import VERDICTS
-from erag_ray.extras.verdicts.raters import alpha, kappa, pair_counts, verdict_sums, with_interval
-from erag_ray.measures.agreement import LabelSample, Weights, mean_intervals, powered_values, resample_weights
+from erag_ray.analyses.settings import Floats, Settings
+from erag_ray.measures.agreement import (
+    TIE_DIGITS,
+    Interval,
+    Weights,
+    mean_intervals,
+    percentiles,
+    resample_weights,
+)
 from erag_ray.measures.scores import score_named, score_outputs
-from erag_ray.store.folder import as_frame
-from erag_ray.store.schemas import COUNT, LIST_OUTPUTS, STRING, VALUE, table_schema
+from erag_ray.store.schemas import COUNT, FLAG, LIST_OUTPUTS, STRING, VALUE, table_schema
 from erag_ray.support.progress import StageProgress
 
+VERDICTS = table_schema(
+    "verdicts", "query_id* run_id* depth* doc_id* rater* verdict", rater=STRING, verdict=FLAG
+)
+"""A person's verdict on the output of a run with ``depth`` documents (0: the most that the job has), or, where
+``run_id`` is "", on a document."""
 PEOPLE = table_schema(
     "people",
     "dataset* reader* about* rater* run_id* statistic* value? low? high? num_items num_queries num_both? "
@@ -39,6 +54,72 @@ SCORES = ("exact_match", "match", "token_f1")
 ACCEPTS = 0.5
 OUTPUTS, DOCUMENTS, AMONG_PEOPLE = "outputs", "documents", "people"
 CONSTANT = "all verdicts are the same"
+COUNTS = ("num_both", "num_only_rater", "num_only_people", "num_neither")
+Row = Mapping[str, object]
+
+
+def kappa(counts: Floats) -> Floats:
+    """Return Cohen's kappa (Educational and Psychological Measurement, 1960); NaN where chance alone agrees always.
+
+    Args:
+        counts: [..., 4], items that both raters accept, only the first, only the second, and none of them.
+    """
+    total = counts.sum(axis=-1)
+    both, first, second, neither = np.moveaxis(counts, -1, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        agree = (both + neither) / total
+        accepts = (both + first) / total, (both + second) / total
+        chance = accepts[0] * accepts[1] + (1 - accepts[0]) * (1 - accepts[1])
+        return np.where(chance < 1, (agree - chance) / (1 - chance), np.nan)
+
+
+def pair_counts(items: npt.NDArray[np.bool_]) -> Floats:
+    """Return the counts of `kappa` of each item: [num_items, 2], what two raters say, to [num_items, 4]."""
+    first, second = items.T
+    columns = (first & second, first & ~second, ~first & second, ~first & ~second)
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def alpha(sums: Floats) -> Floats:
+    """Return Krippendorff's alpha for two values (Content Analysis, 2018, ch. 12); NaN where all verdicts are equal.
+
+    Args:
+        sums: [..., 3] over items with at least two verdicts: of the pairs that disagree (each item's times 1 / (its
+            number of verdicts - 1)), of verdicts that accept, and of those that do not.
+    """
+    disagree, accepted, refused = np.moveaxis(sums, -1, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(1 - (accepted + refused - 1) * disagree / (accepted * refused), np.float64)
+
+
+def verdict_sums(accepted: Floats, refused: Floats) -> Floats:
+    """Return the sums of `alpha` of each item, [num_items, 3], by its numbers of verdicts; 0 for fewer than two."""
+    number = accepted + refused
+    disagree = accepted * refused / np.maximum(number - 1, 1)
+    return np.where((number > 1)[:, None], np.stack([disagree, accepted, refused], axis=1), 0.0)
+
+
+def with_interval(
+    statistic: Callable[[Floats], Floats],
+    items: Floats,
+    questions: npt.NDArray[np.int64],
+    weights: Weights,
+    confidence: float,
+) -> Interval:
+    """Return a statistic of the sum of items, with its percentile interval over the resamples that have a value.
+
+    A resample draws whole questions: ``items`` are [num_items, n], ``questions`` [num_items] the number of each item's
+    question, ``weights`` [num_resamples, num_questions].
+    """
+    by_question = np.zeros((weights.shape[1], items.shape[1]))
+    np.add.at(by_question, questions, items)
+    value = round(float(statistic(by_question.sum(axis=0))), TIE_DIGITS)
+    if np.isnan(value):
+        return None, None, None
+    if weights.shape[1] < 2:
+        return value, None, None
+    drawn = np.round(statistic(weights.astype(np.float64) @ by_question), TIE_DIGITS)
+    return value, *percentiles(drawn[~np.isnan(drawn)], confidence)
 
 
 def judged_items(evaluation: Evaluation) -> pl.DataFrame:
@@ -78,38 +159,40 @@ def unused_notes(evaluation: Evaluation) -> Iterator[str]:
 
 def make_people(evaluation: Evaluation, _: StageProgress) -> Iterator[pl.DataFrame]:
     """Yield PEOPLE: of outputs by every score, of documents by every annotator, and of people among themselves."""
+    yield table_of([*_of_outputs(evaluation), *_of_documents(evaluation)], PEOPLE)
+
+
+def _of_outputs(evaluation: Evaluation) -> Iterator[Row]:
     outputs = evaluation.once(judged_outputs)
     for (dataset, reader, score), items in outputs.group_by(
         "dataset", "reader", "score", maintain_order=True
     ):
-        names = {"dataset": str(dataset), "reader": str(reader), "about": OUTPUTS}
+        names = {"dataset": dataset, "reader": reader, "about": OUTPUTS}
         texts, answers, ids = (items[name].to_list() for name in ("output", "answers", "query_id"))
         ratings = {str(score): items["value"]}
         for name in SCORES:
             if name not in ratings:
-                ratings[name] = pl.Series(
-                    score_outputs(texts, answers, score_named(name), ids), dtype=pl.Float64
-                )
-        for rater, values in ratings.items():
-            yield from _with_people(evaluation, names | {"rater": rater}, items.with_columns(rating=values))
-        yield _among_people(evaluation, names, items)
-    documents = evaluation.once(judged_items).filter(run_id="").drop("run_id")
-    labels = evaluation.labels.join(documents, on=["query_id", "doc_id"], maintain_order="left")
-    labels = labels.join(
+                values = score_outputs(texts, answers, score_named(name), ids)
+                ratings[name] = pl.Series(values, dtype=pl.Float64)
+        for rater, rating in ratings.items():
+            yield from _with_people(evaluation, names | {"rater": rater}, items.with_columns(rating=rating))
+        yield from _among_people(evaluation, names, items)
+
+
+def _of_documents(evaluation: Evaluation) -> Iterator[Row]:
+    documents = evaluation.once(judged_items).filter(run_id="")
+    labels = evaluation.labels.join(documents, on=["query_id", "doc_id"], maintain_order="left").join(
         evaluation.inputs.queries.select("query_id", "dataset"), on="query_id", maintain_order="left"
     )
     by = ("dataset", "reader", "annotator")
     for (dataset, reader, annotator), items in labels.group_by(*by, maintain_order=True):
-        names = {"dataset": str(dataset), "reader": str(reader), "about": DOCUMENTS}
-        rated = items.with_columns(run_id=pl.lit(""), rating="label")
-        yield from _with_people(evaluation, names | {"rater": str(annotator)}, rated)
+        names = {"dataset": dataset, "reader": reader, "about": DOCUMENTS, "rater": annotator}
+        yield from _with_people(evaluation, names, items.with_columns(rating="label"))
     for (dataset,), items in labels.unique(["query_id", "doc_id"], maintain_order=True).group_by("dataset"):
-        yield _among_people(evaluation, {"dataset": str(dataset), "reader": "", "about": DOCUMENTS}, items)
+        yield from _among_people(evaluation, {"dataset": dataset, "reader": "", "about": DOCUMENTS}, items)
 
 
-def _with_people(
-    evaluation: Evaluation, names: dict[str, str], items: pl.DataFrame
-) -> Iterator[pl.DataFrame]:
+def _with_people(evaluation: Evaluation, names: dict[str, Any], items: pl.DataFrame) -> Iterator[Row]:
     """Yield the agreement of a rater with people, of all runs and of each; items have a rating, which may be null."""
     least = ACCEPTS if evaluation.settings.threshold is None else evaluation.settings.threshold
     share = pl.col("accepted") / pl.col("number")
@@ -120,41 +203,36 @@ def _with_people(
     parts = {"": rated, **{str(run): part for (run,), part in rated.group_by("run_id", maintain_order=True)}}
     for run, part in parts.items():
         counts = pair_counts(part.select("accepts", "people").to_numpy().reshape(-1, 2).astype(np.bool_))
-        names_of_counts = ("num_both", "num_only_rater", "num_only_people", "num_neither")
-        totals = dict(zip(names_of_counts, map(int, counts.sum(axis=0)), strict=True))
+        totals = dict(zip(COUNTS, map(int, counts.sum(axis=0)), strict=True))
         yield _row(evaluation, {**names, "run_id": run, "statistic": "kappa", **totals}, part, counts)
 
 
-def _among_people(evaluation: Evaluation, names: dict[str, str], items: pl.DataFrame) -> pl.DataFrame:
-    """Return the agreement of people among themselves: kappa of two, alpha of more; no row if each item has one."""
+def _among_people(evaluation: Evaluation, names: dict[str, Any], items: pl.DataFrame) -> Iterator[Row]:
+    """Yield the agreement of people among themselves: kappa of two, alpha of more; nothing if each item has one."""
     several = items.filter(pl.col("number") > 1)
     raters = several["rater"].explode().unique().sort().to_list()
     if len(raters) < 2:
-        return as_frame(PEOPLE.empty())
-    named = {**names, "rater": AMONG_PEOPLE, "run_id": ""}
+        return
     if len(raters) == 2:
         rows = several.select("rater", "verdict").rows()
         pairs = [[verdict for _, verdict in sorted(zip(*row, strict=True))] for row in rows]
-        return _row(
-            evaluation, named | {"statistic": "kappa"}, several, pair_counts(np.array(pairs, np.bool_))
-        )
-    accepted = several["accepted"].to_numpy().astype(np.float64)
-    sums = verdict_sums(accepted, several["number"].to_numpy() - accepted)
-    return _row(evaluation, named | {"statistic": "alpha"}, several, sums)
+        statistic, values = "kappa", pair_counts(np.array(pairs, np.bool_))
+    else:
+        accepted = several["accepted"].to_numpy().astype(np.float64)
+        statistic, values = "alpha", verdict_sums(accepted, several["number"].to_numpy() - accepted)
+    named = {**names, "rater": AMONG_PEOPLE, "run_id": "", "statistic": statistic}
+    yield _row(evaluation, named, several, values)
 
 
-def _row(
-    evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, values: np.ndarray
-) -> pl.DataFrame:
+def _row(evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, values: Floats) -> Row:
     settings, questions = evaluation.settings, items["query_id"].unique().sort()
-    numbers = items.select(pl.col("query_id").rank("dense") - 1)["query_id"].to_numpy().astype(np.int64)
-    weights = _weights(settings, questions)
+    numbers = items["query_id"].rank("dense").to_numpy().astype(np.int64) - 1
     statistic = kappa if row["statistic"] == "kappa" else alpha
-    value, low, high = with_interval(statistic, values, numbers, weights, settings.confidence)
-    reason = None if value is not None else CONSTANT if items.height else "no output has both"
-    counts = {"num_items": items.height, "num_queries": len(questions)}
-    full = {**row, "value": value, "low": low, "high": high, **counts, "reason": reason}
-    return pl.DataFrame([full], schema=as_frame(PEOPLE.empty()).schema)
+    weights = _weights(settings, questions)
+    interval = with_interval(statistic, values, numbers, weights, settings.confidence)
+    reason = None if interval[0] is not None else CONSTANT if items.height else "no output has both"
+    figures = dict(zip(("value", "low", "high"), interval, strict=True))
+    return {**row, **figures, "num_items": items.height, "num_queries": len(questions), "reason": reason}
 
 
 def _weights(settings: Settings, query_ids: pl.Series) -> Weights:
@@ -180,30 +258,24 @@ def make_means(evaluation: Evaluation, _: StageProgress) -> Iterable[pl.DataFram
     scored = evaluation.utility.drop_nulls("value").join(queries, on="query_id", maintain_order="left")
     joined = scored.join(verdicts, on=on, how="left", maintain_order="left")
     key = ["dataset", "reader", "score", "run_id", "depth"]
-    for names, rows in joined.sort("query_id").group_by(key, maintain_order=True):
-        if rows["verdict"].count():
-            yield _corrected(evaluation, dict(zip(key, names, strict=True)), rows)
+    groups = joined.sort("query_id").group_by(key, maintain_order=True)
+    rows = [
+        {**dict(zip(key, names, strict=True)), **_corrected(evaluation.settings, rows)}
+        for names, rows in groups
+        if rows["verdict"].count()
+    ]
+    yield table_of(rows, PEOPLE_MEANS)
 
 
-def _corrected(evaluation: Evaluation, names: dict[str, Any], rows: pl.DataFrame) -> pl.DataFrame:
-    settings, number = evaluation.settings, rows.height
-    is_judged = rows["verdict"].is_not_null().to_numpy()
-    sample = LabelSample(
-        questions=np.arange(number),
-        weights=np.ones(number),
-        probabilities=np.full(number, is_judged.mean()),
-        is_read=is_judged,
-        labels=rows["verdict"].fill_null(0.0).to_numpy(),
-        auxiliary=rows["value"].to_numpy(),
-    )
-    values = powered_values(sample, number).values
+def _corrected(settings: Settings, rows: pl.DataFrame) -> Row:
+    verdicts = rows["verdict"].fill_null(np.nan).to_numpy()
+    estimates = estimate_all(verdicts, rows["value"].to_numpy()).values
     weights = _weights(settings, rows["query_id"])
-    [(corrected, low, high)] = mean_intervals(values[:, None], weights, settings.confidence)
-    row = {
-        **names,
+    [interval] = mean_intervals(estimates[:, None], weights, settings.confidence)
+    return {
         "judged": rows["verdict"].mean(),
-        "mean": math.fsum(rows["value"]) / number,
-        **{"corrected": corrected, "low": low, "high": high},
-        **{"num_queries": number, "num_judged": int(is_judged.sum())},
+        "mean": math.fsum(rows["value"]) / rows.height,
+        **dict(zip(("corrected", "low", "high"), interval, strict=True)),
+        "num_queries": rows.height,
+        "num_judged": rows["verdict"].count(),
     }
-    return pl.DataFrame([row], schema=as_frame(PEOPLE_MEANS.empty()).schema)

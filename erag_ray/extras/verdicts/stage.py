@@ -1,8 +1,13 @@
-"""The extension of the key ``verdicts``: its tables, and how they are shown."""
+"""The extension of the key ``verdicts``: its files and tables, and how these are shown.
+
+A file has lines ``{"query_id", "run" or "doc_id", "verdict", "annotator"?, "depth"?}``. A verdict is true, false, 1 or
+0, also under ``accepted``: is the output of the run right, or the document useful.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -13,23 +18,63 @@ from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
 from erag_ray.config.job import JobConfig
 from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.ids import shown
+from erag_ray.data.files.jsonl import Record
+from erag_ray.data.files.records import read_records
+from erag_ray.data.runs.outputs import item_of
 from erag_ray.extensions import Extension
 from erag_ray.extras.verdicts.agreement import (
     AMONG_PEOPLE,
     OUTPUTS,
     PEOPLE,
     PEOPLE_MEANS,
+    VERDICTS,
     make_means,
     make_people,
     unused_notes,
 )
-from erag_ray.extras.verdicts.files import VERDICTS, load_verdicts
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.schemas import LABELS, LIST_OUTPUTS, QUERIES, UTILITY
 from erag_ray.support.progress import StageProgress
 
 WITH_PEOPLE = "Agreement with people"
+KEYS = ("verdict", "accepted")
 STATISTICS = {"kappa": "Cohen's kappa", "alpha": "Krippendorff's alpha"}
+
+
+def load_verdicts(paths: Sequence[str], diagnostics: Diagnostics) -> pl.DataFrame:
+    """Load VERDICTS from JSON Lines (.gz too), a JSON list, Parquet or a dataset; what is wrong goes to diagnostics."""
+    rows: list[dict[str, Any]] = []
+    first: dict[tuple[Any, ...], str] = {}
+    for record in (record for path in paths for record in read_records(path, diagnostics)):
+        row = _row(record)
+        location = first.setdefault(tuple(row[name] for name in VERDICTS.key), record.location)
+        if location != record.location:
+            by = f" by {row['rater']!r}" if row["rater"] else ""
+            text = f"query {row['query_id']!r}: repeats the verdict{by} at {location}; name each annotator"
+            record.fault("repeated verdicts", text)
+        if not record.faulty:
+            rows.append(row)
+    return pl.DataFrame(rows, schema=pl.DataFrame(VERDICTS.empty()).schema)
+
+
+def _row(record: Record) -> dict[str, Any]:
+    values = record.values
+    key = next((key for key in KEYS if key in values), KEYS[0])
+    verdict = values.get(key)
+    if verdict not in (0, 1):
+        state = f"is {shown(verdict)}" if key in values else "is missing"
+        record.fault(f"wrong {key}", f"{key} {state}; it must be true, false, 1 or 0")
+    depth = values.get("depth") or 0
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
+        record.fault("wrong depth", f"depth is {shown(depth)}; it must be a number of documents")
+    item, rater = item_of(record), values.get("annotator")
+    return {
+        **item,
+        "depth": 0 if item["doc_id"] else depth,
+        "rater": "" if rater is None else str(rater),
+        "verdict": bool(verdict),
+    }
 
 
 def check(config: JobConfig) -> None:
@@ -90,6 +135,7 @@ def _table(view: View, rows: pl.DataFrame, title: str, word: str) -> Table:
         "num_both": "both accept",
         "num_only_rater": "only it accepts",
         "num_only_people": "only people accept",
+        "num_neither": "none accepts",
     }
     return listing(
         rows_of(rows),
@@ -99,10 +145,7 @@ def _table(view: View, rows: pl.DataFrame, title: str, word: str) -> Table:
             field("agreement", estimate, Format.NUMBER, "1: always, 0: as often as by chance"),
             name_field("statistic", lambda row: STATISTICS[row["statistic"]]),
             field("items", "num_items", Format.COUNT),
-            *(
-                field(head, name, Format.COUNT)
-                for name, head in {**heads, "num_neither": "none accepts"}.items()
-            ),
+            *(field(head, name, Format.COUNT) for name, head in heads.items()),
         ),
         caption="An item is an output or a document with a verdict; of several verdicts counts what more than half "
         "say. Intervals draw whole questions. A score or label of at least the threshold (.5 if none is set) accepts.",
@@ -117,9 +160,8 @@ def _finding(view: View, rows: pl.DataFrame) -> Iterator[Finding]:
     if score not in known:
         return
     row, best = known[score], max(known.values(), key=lambda row: row["value"])
-    shown = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
-    text = f"{score} agrees with people at {shown} (Cohen's kappa, "
-    text += f"{counted(row['num_items'], 'output')})"
+    value = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
+    text = f"{score} agrees with people at {value} (Cohen's kappa, {counted(row['num_items'], 'output')})"
     if best["value"] > row["value"]:
         text += f", {best['rater']} at {number(best['value'], drop_zero=True)}"
     if people is not None:
@@ -145,11 +187,6 @@ def _means(view: View, rows: pl.DataFrame) -> Table:
     )
 
 
-def is_wanted(config: JobConfig) -> bool:
-    """Return whether a job has verdicts."""
-    return bool(config.verdicts)
-
-
 EXTENSION = Extension(
     name="verdicts",
     check=check,
@@ -158,7 +195,7 @@ EXTENSION = Extension(
             schema=VERDICTS,
             sources=(QUERIES,),
             more_settings=lambda config: {"verdicts": {path: file_stamp(path) for path in config.verdicts}},
-            is_wanted=is_wanted,
+            is_wanted=lambda config: bool(config.verdicts),
             make=make_verdicts,
         ),
         Analysis(
@@ -166,7 +203,7 @@ EXTENSION = Extension(
             sources=(VERDICTS, UTILITY, LIST_OUTPUTS, LABELS, QUERIES),
             settings=("threshold", *RESAMPLED),
             code=("scores",),
-            is_wanted=is_wanted,
+            is_wanted=lambda config: bool(config.verdicts),
             make=make_people,
             notes=unused_notes,
             shows=(PEOPLE_MEANS,),
@@ -178,7 +215,7 @@ EXTENSION = Extension(
             schema=PEOPLE_MEANS,
             sources=(VERDICTS, UTILITY, LIST_OUTPUTS, QUERIES),
             settings=RESAMPLED,
-            is_wanted=is_wanted,
+            is_wanted=lambda config: bool(config.verdicts),
             make=make_means,
         ),
     ),

@@ -46,6 +46,18 @@ class AdjustedTest:
     p_adjusted: float
     level: float
 
+    def figures(self, alpha: float) -> dict[str, float | None]:
+        """Return the mean with p-value and interval, and both corrected by Holm, as columns of a table of tests."""
+        interval = self.test.interval(alpha)
+        corrected = interval if self.level == alpha else self.test.interval(self.level)
+        return {
+            "difference": self.test.mean,
+            **dict(zip(("low", "high"), interval, strict=True)),
+            "p_value": self.test.p_value,
+            **dict(zip(("low_adjusted", "high_adjusted"), corrected, strict=True)),
+            "p_adjusted": self.p_adjusted,
+        }
+
 
 class Family:
     """Paired tests that are corrected together.
