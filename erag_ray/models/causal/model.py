@@ -14,45 +14,28 @@ import transformers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
-from erag_ray.models.local.early_stopping import EarlyStopping, Stop
+from erag_ray.models.local.early_stopping import Stop
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
-from erag_ray.models.local.memory import (
-    Limits,
-    MemoryEstimate,
-    causal_memory_estimate,
-    largest_batch,
-    room_on,
-    to_device,
-)
-from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
-from erag_ray.models.local.tokens import (
-    PieceTokenizer,
-    answer_ids,
-    check_ids,
-    check_room,
-    check_vocabulary,
-    cut_prompt,
-    probes,
-)
-from erag_ray.models.local.weights import load_end_tokens, load_settings, load_tokenizer, load_weights
+from erag_ray.models.local.memory import Limits, MemoryEstimate, causal_memory_estimate, to_device
+from erag_ray.models.local.model import Output, PromptTokens
+from erag_ray.models.local.pretrained import PretrainedModel
+from erag_ray.models.local.tokens import answer_ids
+from erag_ray.models.local.weights import load_end_tokens, load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
 from erag_ray.models.t5.engine import up_to_stop
 from erag_ray.prompts.prompt import Piece, as_messages, pieces
-from erag_ray.prompts.request import Form, Passage, Prompt, Request
-from erag_ray.store.model_sources import find_model
+from erag_ray.prompts.request import Form, Prompt, Request
 from erag_ray.support.errors import InputError
 
 CAUSAL_TOKENS = 4096
-MOST = {"cpu": Limits(rows=32, tokens=16384), "cuda": Limits(rows=512, tokens=1 << 40)}
-"""The largest batches by device: larger ones are hardly faster."""
 SLOT = "\u2402user\u2403"
 # a template that prints today's date would change the prompt, and the response, every day
 FIXED_DATE = "26 Jul 2024"
 TODAY = re.compile(r"""strftime_now\(\s*('[^']*'|"[^"]*"|[^)]*)\s*\)""")
 
 
-class CausalModel(LocalModel):
+class CausalModel(PretrainedModel):
     """Greedy decoding of padded prompts; the template prefix that prompts share is computed once.
 
     A prompt has at most ``max_prompt_tokens`` tokens. At least half of what instruction and examples leave is reserved
@@ -62,18 +45,17 @@ class CausalModel(LocalModel):
         context: the largest number of tokens in a prompt and its output.
     """
 
+    is_encoder_decoder: ClassVar[bool] = False
+    most: ClassVar[Mapping[str, Limits]] = {
+        "cpu": Limits(rows=32, tokens=16384),
+        "cuda": Limits(rows=512, tokens=1 << 40),
+    }
     revision: ClassVar[int] = 2
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
-        self.settings = load_settings(self.source, encoder_decoder=False).get_text_config()
-        self.tokenizer = load_tokenizer(self.source)
-        self.pieces = PieceTokenizer(self.tokenizer)
-        check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
         self.caches: KeyValueCaches | None = None
-        self.stopping = EarlyStopping(self.tokenizer)
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
         self._end_tokens: dict[bool, frozenset[int]] = {}
 
@@ -81,22 +63,7 @@ class CausalModel(LocalModel):
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
         self.caches = KeyValueCaches(self.model)
 
-    def fingerprint_fields(self) -> dict[str, object]:
-        return {
-            **super().fingerprint_fields(),
-            "backend": "transformers",
-            "dtype": self.config.dtype,
-            "files": self.source.digests(),
-            "probes": probes(self),
-        }
-
     # --- memory ---
-
-    def max_batch(self, form: Form) -> Limits:
-        device = self.model.device
-        return largest_batch(
-            room_on(device, self.memory_share), self.memory_estimate(form), MOST[device.type]
-        )
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
         num_logits = form.max_new_tokens + 1 if form.method == "loglikelihood" else 1
@@ -106,44 +73,21 @@ class CausalModel(LocalModel):
 
     # --- requests in tokens ---
 
-    def check(self, form: Form) -> None:
-        if form.prompt.is_chat and not self.tokenizer.chat_template:
-            text = f"{self.config.model} has no chat template; use a plain prompt (plain, or chat: false)"
-            raise InputError([f"reader.prompt: {text}"])
-        small = self._pieces(Request(form, SMALL[0], (Passage(*SMALL[1]),)))
-        (ids,) = self.pieces.tokenise([small])
-        check_ids(self.pieces, ids, self.settings.vocab_size, self.config.model)
-        check_room(small, ids, self.limit(form))
-
     def limit(self, form: Form) -> int:
         """Return the largest number of prompt tokens: the form's, or what the context leaves if that is less."""
         return min(form.max_prompt_tokens or CAUSAL_TOKENS, self.context - form.max_new_tokens)
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
-        prompts = [self._pieces(request) for request in requests]
+        prompts = [self.pieces_of(request) for request in requests]
         rows = zip(
             requests, prompts, self.pieces.tokenise(prompts), answer_ids(self.pieces, requests), strict=True
         )
-        return [self._prompt(*row) for row in rows]
+        return [
+            self.prompt(request, [self.segment(request.form, parts, ids)], answers, _num_shared(parts, ids))
+            for request, parts, ids, answers in rows
+        ]
 
-    def _prompt(
-        self, request: Request, parts: Sequence[Piece], ids: Sequence[Ids], answers: tuple[Ids, ...] | None
-    ) -> PromptTokens:
-        form = request.form
-        tokens, num_question, num_passages = cut_prompt(
-            parts, ids, limit=self.limit(form), keep_question=False, keep_end=form.keep_question_end
-        )
-        return PromptTokens(
-            form=form,
-            segments=(tokens,),
-            num_shared=_num_shared(parts, ids),
-            num_truncated_question_tokens=num_question,
-            num_truncated_passage_tokens=num_passages,
-            answer_ids=answers,
-            matches=self.stopping.matches(request),
-        )
-
-    def _pieces(self, request: Request) -> list[Piece]:
+    def pieces_of(self, request: Request) -> list[Piece]:
         prompt = request.form.prompt
         parts = pieces(prompt, request.question, request.passages)
         if not prompt.is_chat:
@@ -236,7 +180,7 @@ class CausalModel(LocalModel):
             prefix, rests = (), [(*prefix, *rest) for rest in rests]
         rows = [torch.tensor(rest) for rest in rests]
         padded = torch.nn.utils.rnn.pad_sequence(
-            rows, batch_first=True, padding_value=self._pad, padding_side="left"
+            rows, batch_first=True, padding_value=self.pad, padding_side="left"
         )
         lengths = torch.tensor([len(row) for row in rows])
         mask = torch.arange(padded.shape[1])[None, :] >= (padded.shape[1] - lengths)[:, None]
@@ -246,10 +190,8 @@ class CausalModel(LocalModel):
         return to_device(ids, device), to_device(mask.long(), device), cache, num_cached
 
     @property
-    def _pad(self) -> int:
-        candidates = [self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))]
-        # a token that was added to the tokenizer may have no row in the embedding
-        return next((id_ for id_ in candidates if id_ is not None and id_ < self.settings.vocab_size), 0)
+    def pad(self) -> int:
+        return self._first_in_vocabulary([self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))])
 
     def ends(self, form: Form) -> Collection[int]:
         return self._ends(breaks=form.stop_at_newline)
@@ -269,16 +211,6 @@ class CausalModel(LocalModel):
             for id_, text in zip(ids, self.tokenizer.batch_decode([[i] for i in ids]), strict=True)
             if "\n" in text
         }
-
-    def decoding(self, form: Form) -> Any:
-        """Return the settings of greedy decoding, which replace the model's generation config."""
-        return transformers.GenerationConfig(
-            max_new_tokens=form.max_new_tokens,
-            do_sample=False,
-            num_beams=1,
-            eos_token_id=sorted(self.ends(form)) or None,
-            pad_token_id=self._pad,
-        )
 
     def output(self, form: Form, ids: list[int]) -> Output:
         """Return the output that token ids decode to, up to the first end token."""

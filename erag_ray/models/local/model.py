@@ -15,7 +15,7 @@ from erag_ray.models.local.devices import set_matmul_precision
 from erag_ray.models.local.memory import BatchLimits, Limits, free_memory, is_out_of_memory
 from erag_ray.models.local.prefetch import prefetch
 from erag_ray.models.local.weights import quiet
-from erag_ray.prompts.request import Failure, Form, Need, Passage, Request, Response
+from erag_ray.prompts.request import Failure, Form, Need, Request, Response
 from erag_ray.support.errors import JobError
 
 WINDOW_TOKENS = 1 << 20
@@ -27,8 +27,6 @@ TOKENISED_ROWS = 256
 DEFAULT_LIMITS = Limits(rows=32, tokens=16384)
 """For models without an estimate of their memory."""
 OUT_OF_MEMORY = Failure("resource", "out of memory with a batch of one request")
-SMALL = "Who?", Passage("A title", "A text.")
-"""A short question and passage, to check that the prompt's template leaves room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +102,13 @@ class LocalModel(Model):
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
         """Return the tokenized requests."""
 
-    @abstractmethod
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        """Return the greedy outputs of one batch of one form."""
+        """Return the greedy outputs of one batch of one form; for models with batches that support it."""
+        raise NotImplementedError
 
-    @abstractmethod
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        """Return the log-probabilities of each prompt's answers, for one batch of one form."""
+        """Return the log-probabilities of each prompt's answers, for one batch of one form; as `generate`."""
+        raise NotImplementedError
 
     @abstractmethod
     def ends(self, form: Form) -> Collection[int]:

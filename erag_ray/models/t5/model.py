@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -18,28 +18,18 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Resources
-from erag_ray.models.local.early_stopping import EarlyStopping
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
 from erag_ray.models.local.memory import (
     Limits,
     MemoryEstimate,
-    largest_batch,
     pass_token_bytes,
-    room_on,
     t5_memory_estimate,
     to_device,
 )
-from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
-from erag_ray.models.local.tokens import (
-    PieceTokenizer,
-    answer_ids,
-    check_ids,
-    check_room,
-    check_vocabulary,
-    cut_prompt,
-    probes,
-)
-from erag_ray.models.local.weights import load_settings, load_tokenizer, load_weights
+from erag_ray.models.local.model import Output, PromptTokens
+from erag_ray.models.local.pretrained import PretrainedModel
+from erag_ray.models.local.tokens import answer_ids
+from erag_ray.models.local.weights import load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.t5.encoder_cache import (
     EncoderCache,
@@ -52,7 +42,6 @@ from erag_ray.models.t5.encoder_cache import (
 from erag_ray.models.t5.engine import DTYPES, KINDS, Engine
 from erag_ray.prompts.prompt import Piece, pieces
 from erag_ray.prompts.request import Form, Passage, Request
-from erag_ray.store.model_sources import find_model
 from erag_ray.support.errors import InputError
 
 INT8 = "int8"
@@ -60,8 +49,6 @@ QUANTIZE_REVISION = 2
 """Increase it with every change of the quantization that may change an output."""
 GELU_NEW_REVISION = 1
 """Increase it with every change of this activation that may change an output."""
-MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
-"""The largest batches by device: larger ones are hardly faster."""
 
 
 class Layout(NamedTuple):
@@ -82,7 +69,7 @@ LAYOUTS = {
 }
 
 
-class T5Model(LocalModel):
+class T5Model(PretrainedModel):
     """An encoder-decoder.
 
     As ``fid`` a segment has at most ``max_prompt_tokens`` tokens (250). At least half of them are reserved for the
@@ -93,8 +80,13 @@ class T5Model(LocalModel):
     passages share the rest equally, tokens that short ones do not need go to the long ones, and each keeps its start.
     """
 
+    is_encoder_decoder: ClassVar[bool] = True
+    most: ClassVar[Mapping[str, Limits]] = {
+        "cpu": Limits(rows=128, tokens=1 << 40),
+        "cuda": Limits(rows=1024, tokens=1 << 40),
+    }
     revision: ClassVar[int] = 4
-    dtypes: ClassVar[tuple[str, ...]] = (*LocalModel.dtypes, INT8)
+    dtypes: ClassVar[tuple[str, ...]] = (*PretrainedModel.dtypes, INT8)
     # padding costs only attention over encoder states, while larger batches use the weights more efficiently
     max_padding_share: ClassVar[float] = 0.3
     default_prompt: ClassVar[str] = "t5"
@@ -102,23 +94,17 @@ class T5Model(LocalModel):
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.layout = LAYOUTS[config.kind]
-        self.sees_order = not self.layout.has_passage_segments
-        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
-        self.settings = load_settings(self.source, encoder_decoder=True)
+        self.sees_order = self.keeps_question = not self.layout.has_passage_segments
         if config.dtype == INT8 and self.settings.model_type not in KINDS:
             raise InputError(
                 [f"reader.dtype: {INT8} is for {', '.join(KINDS)}, not {self.settings.model_type}"]
             )
-        self.tokenizer = load_tokenizer(self.source)
-        self.pieces = PieceTokenizer(self.tokenizer)
-        check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.engine: Engine | None = None
         self.uses_engine = True
         self._window: EncoderCache | None = None
-        self.stopping = EarlyStopping(self.tokenizer)
         end = self.tokenizer.eos_token_id
-        self.end: Ids = () if end is None else (end,)
-        check_ids(self.pieces, [(*self.end, self.first)], self.settings.vocab_size, config.model)
+        self.end = () if end is None else (end,)
+        self.check_ids([*self.end, self.first])
 
     def load(self) -> None:
         """Load the weights.
@@ -136,27 +122,19 @@ class T5Model(LocalModel):
             self.engine = Engine(self.model, is_int8=is_int8)
 
     def fingerprint_fields(self) -> dict[str, object]:
-        fields = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
         # only for the models that are affected
         quantize = {"rounding": QUANTIZE_REVISION} if self.config.dtype == INT8 else {}
         has_engine = self.settings.model_type in KINDS and self.config.dtype != "float16"
         has_gelu = has_engine and self.settings.dense_act_fn == "gelu_new"
         gelu = {"gelu_new": GELU_NEW_REVISION} if has_gelu else {}
-        return {**super().fingerprint_fields(), **fields, **quantize, **gelu, "probes": probes(self)}
+        return {**super().fingerprint_fields(), **quantize, **gelu}
 
     # --- requests in tokens ---
 
-    def check(self, form: Form) -> None:
-        if form.prompt.is_chat:
-            text = f"{self.config.model} has no chat template; use a plain prompt (chat: false)"
-            raise InputError([f"reader.prompt: {text}"])
-        small = pieces(form.prompt, SMALL[0], (Passage(*SMALL[1]),))
-        (ids,) = self.pieces.tokenise([small])
-        check_ids(self.pieces, ids, self.settings.vocab_size, self.config.model)
-        check_room(small, ids, self.limit(form) - len(self.end))
+    def pieces_of(self, request: Request) -> list[Piece]:
+        return pieces(request.form.prompt, request.question, request.passages)
 
     def limit(self, form: Form) -> int:
-        """Return the largest number of tokens in a segment."""
         return form.max_prompt_tokens or self.layout.max_tokens
 
     def ends(self, form: Form) -> Collection[int]:
@@ -172,13 +150,13 @@ class T5Model(LocalModel):
         ]
         distinct = list(dict.fromkeys(itertools.chain.from_iterable(keys)))
         parts = [pieces(forms[number].prompt, question, passages) for number, question, passages in distinct]
-        truncated = {
-            key: self._truncate(forms[key[0]], segment, ids)
-            for key, segment, ids in zip(distinct, parts, self.pieces.tokenise(parts), strict=True)
+        segments = {
+            key: self.segment(forms[key[0]], pieces_, ids)
+            for key, pieces_, ids in zip(distinct, parts, self.pieces.tokenise(parts), strict=True)
         }
         answers = answer_ids(self.pieces, requests)
         return [
-            self._prompt(request, [truncated[key] for key in row], ids)
+            self.prompt(request, [segments[key] for key in row], ids)
             for request, row, ids in zip(requests, keys, answers, strict=True)
         ]
 
@@ -187,41 +165,10 @@ class T5Model(LocalModel):
             return [request.passages]
         return [(passage,) for passage in request.passages] or [()]
 
-    def _prompt(
-        self, request: Request, segments: Sequence[tuple[Ids, int, int]], answers: Any
-    ) -> PromptTokens:
-        form = request.form
-        tokens, questions, passages = zip(*segments, strict=True)
-        return PromptTokens(
-            form=form,
-            segments=tokens,
-            num_truncated_question_tokens=sum(questions),
-            num_truncated_passage_tokens=sum(passages),
-            answer_ids=answers,
-            matches=self.stopping.matches(request),
-        )
-
-    def _truncate(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> tuple[Ids, int, int]:
-        tokens, num_question, num_passages = cut_prompt(
-            parts,
-            ids,
-            limit=self.limit(form) - len(self.end),
-            keep_question=not self.layout.has_passage_segments,
-            keep_end=form.keep_question_end,
-        )
-        return (*tokens, *self.end), num_question, num_passages
-
     def resources(self) -> Resources:
         return Resources(weight_bytes=self.source.weight_bytes())
 
     # --- memory ---
-
-    def max_batch(self, form: Form) -> Limits:
-        return largest_batch(self._room, self.memory_estimate(form), MOST[self.model.device.type])
-
-    @functools.cached_property
-    def _room(self) -> int:
-        return room_on(self.model.device, self.memory_share)
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
         most = form.max_new_tokens
@@ -293,7 +240,7 @@ class T5Model(LocalModel):
         ids = self.model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=states.states),
             attention_mask=states.is_state.long(),
-            generation_config=self.decoding(form.max_new_tokens),
+            generation_config=self.decoding(form),
         )
         return [self.output(row) for row in ids[:, 1:].tolist()]
 
@@ -302,22 +249,10 @@ class T5Model(LocalModel):
         start = getattr(self.settings, "decoder_start_token_id", None)
         return self.pad if start is None else start
 
-    @property
-    def pad(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        # a token that was added to the tokenizer may have no row in the embedding
-        return 0 if pad is None or pad >= self.settings.vocab_size else pad
-
-    def decoding(self, max_new_tokens: int) -> Any:
-        """Return the settings of greedy decoding, which replace the model's generation config."""
-        return transformers.GenerationConfig(
-            max_new_tokens=max_new_tokens,
-            do_sample=False,
-            num_beams=1,
-            eos_token_id=list(self.end) or None,
-            pad_token_id=self.pad,
-            decoder_start_token_id=self.first,
-        )
+    def decoding(self, form: Form) -> Any:
+        settings = super().decoding(form)
+        settings.decoder_start_token_id = self.first
+        return settings
 
     def output(self, ids: list[int]) -> Output:
         """Return the output that token ids decode to, up to the end token."""

@@ -82,9 +82,6 @@ class VllmModel(LocalModel):
     # --- requests in tokens ---
 
     def check(self, form: Form) -> None:
-        if form.prompt.is_chat and not self.tokens.tokenizer.chat_template:
-            text = f"{self.config.model} has no chat template: set reader.prompt: plain"
-            raise InputError([f"reader.prompt: {text}"])
         self.tokens.check(form)
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
@@ -114,18 +111,6 @@ class VllmModel(LocalModel):
 
     def _output(self, prompt: PromptTokens, completed: Sequence[Completed]) -> Output:
         return self.tokens.output(prompt.form, list(completed[0].output.outputs[0].token_ids))
-
-    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        outputs = {
-            index: self._output(prompt, completed) for index, prompt, completed in self._completed(prompts)
-        }
-        return [outputs[index] for index in range(len(prompts))]
-
-    def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        logprobs = {
-            index: logprobs_of(prompt, completed) for index, prompt, completed in self._completed(prompts)
-        }
-        return [logprobs[index] for index in range(len(prompts))]
 
     def _completed(
         self, prompts: Iterable[PromptTokens]
