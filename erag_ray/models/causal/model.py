@@ -14,28 +14,36 @@ import transformers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
-from erag_ray.models.local.early_stopping import Stop
+from erag_ray.models.local.early_stopping import Stop, up_to_stop
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
-from erag_ray.models.local.memory import Limits, MemoryEstimate, causal_memory_estimate, to_device
-from erag_ray.models.local.model import Output, PromptTokens
-from erag_ray.models.local.pretrained import PretrainedModel
+from erag_ray.models.local.memory import (
+    Limits,
+    MemoryEstimate,
+    causal_memory_estimate,
+    largest_batch,
+    room_on,
+    to_device,
+)
+from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.models.local.pretrained import Pretrained
 from erag_ray.models.local.tokens import answer_ids
 from erag_ray.models.local.weights import load_end_tokens, load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
-from erag_ray.models.t5.engine import up_to_stop
 from erag_ray.prompts.prompt import Piece, as_messages, pieces
 from erag_ray.prompts.request import Form, Prompt, Request
 from erag_ray.support.errors import InputError
 
 CAUSAL_TOKENS = 4096
+MOST = {"cpu": Limits(rows=32, tokens=16384), "cuda": Limits(rows=512, tokens=1 << 40)}
+"""The largest batches by device: larger ones are hardly faster."""
 SLOT = "\u2402user\u2403"
 # a template that prints today's date would change the prompt, and the response, every day
 FIXED_DATE = "26 Jul 2024"
 TODAY = re.compile(r"""strftime_now\(\s*('[^']*'|"[^"]*"|[^)]*)\s*\)""")
 
 
-class CausalModel(PretrainedModel):
+class CausalModel(LocalModel):
     """Greedy decoding of padded prompts; the template prefix that prompts share is computed once.
 
     A prompt has at most ``max_prompt_tokens`` tokens. At least half of what instruction and examples leave is reserved
@@ -45,15 +53,16 @@ class CausalModel(PretrainedModel):
         context: the largest number of tokens in a prompt and its output.
     """
 
-    is_encoder_decoder: ClassVar[bool] = False
-    most: ClassVar[Mapping[str, Limits]] = {
-        "cpu": Limits(rows=32, tokens=16384),
-        "cuda": Limits(rows=512, tokens=1 << 40),
-    }
     revision: ClassVar[int] = 2
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
+        self.pretrained = Pretrained(config, encoder_decoder=False)
+        self.source = self.pretrained.source
+        self.settings = self.pretrained.settings
+        self.tokenizer = self.pretrained.tokenizer
+        self.pieces = self.pretrained.pieces
+        self.stopping = self.pretrained.stopping
         self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
         self.caches: KeyValueCaches | None = None
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
@@ -63,7 +72,16 @@ class CausalModel(PretrainedModel):
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
         self.caches = KeyValueCaches(self.model)
 
+    def fingerprint_fields(self) -> dict[str, object]:
+        return {**super().fingerprint_fields(), **self.pretrained.fingerprint_fields(self)}
+
     # --- memory ---
+
+    def max_batch(self, form: Form) -> Limits:
+        device = self.model.device
+        return largest_batch(
+            room_on(device, self.memory_share), self.memory_estimate(form), MOST[device.type]
+        )
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
         num_logits = form.max_new_tokens + 1 if form.method == "loglikelihood" else 1
@@ -73,21 +91,27 @@ class CausalModel(PretrainedModel):
 
     # --- requests in tokens ---
 
+    def check(self, form: Form) -> None:
+        self.pretrained.check(form, self._pieces, self.limit(form))
+
     def limit(self, form: Form) -> int:
         """Return the largest number of prompt tokens: the form's, or what the context leaves if that is less."""
         return min(form.max_prompt_tokens or CAUSAL_TOKENS, self.context - form.max_new_tokens)
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
-        prompts = [self.pieces_of(request) for request in requests]
+        prompts = [self._pieces(request) for request in requests]
         rows = zip(
             requests, prompts, self.pieces.tokenise(prompts), answer_ids(self.pieces, requests), strict=True
         )
-        return [
-            self.prompt(request, [self.segment(request.form, parts, ids)], answers, _num_shared(parts, ids))
-            for request, parts, ids, answers in rows
-        ]
+        return [self._prompt(*row) for row in rows]
 
-    def pieces_of(self, request: Request) -> list[Piece]:
+    def _prompt(
+        self, request: Request, parts: Sequence[Piece], ids: Sequence[Ids], answers: tuple[Ids, ...] | None
+    ) -> PromptTokens:
+        segment = self.pretrained.segment(request.form, parts, ids, self.limit(request.form))
+        return self.pretrained.prompt(request, [segment], answers, _num_shared(parts, ids))
+
+    def _pieces(self, request: Request) -> list[Piece]:
         prompt = request.form.prompt
         parts = pieces(prompt, request.question, request.passages)
         if not prompt.is_chat:
@@ -147,7 +171,7 @@ class CausalModel(PretrainedModel):
         form, stop = prompts[0].form, self.stopping.stop(prompts)
         rests = [prompt.segments[0][len(prefix) :] for prompt in prompts]
         ids, mask, cache, _ = self.padded(prefix, rests, form.max_new_tokens)
-        decoding = self.decoding(form)
+        decoding = self.pretrained.decoding(form, self.ends(form), self._pad)
         # eviction needs a cache of plain keys and values, and would change the row numbers that a stop depends on
         if cache is not None and not form.early_stop and decoding.max_new_tokens > CHECK_EVERY:
             rows = generate_with_eviction(self.model, ids, mask, cache, decoding, self.ends(form))
@@ -180,7 +204,7 @@ class CausalModel(PretrainedModel):
             prefix, rests = (), [(*prefix, *rest) for rest in rests]
         rows = [torch.tensor(rest) for rest in rests]
         padded = torch.nn.utils.rnn.pad_sequence(
-            rows, batch_first=True, padding_value=self.pad, padding_side="left"
+            rows, batch_first=True, padding_value=self._pad, padding_side="left"
         )
         lengths = torch.tensor([len(row) for row in rows])
         mask = torch.arange(padded.shape[1])[None, :] >= (padded.shape[1] - lengths)[:, None]
@@ -190,8 +214,10 @@ class CausalModel(PretrainedModel):
         return to_device(ids, device), to_device(mask.long(), device), cache, num_cached
 
     @property
-    def pad(self) -> int:
-        return self._first_in_vocabulary([self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))])
+    def _pad(self) -> int:
+        return self.pretrained.first_in_vocabulary(
+            [self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))]
+        )
 
     def ends(self, form: Form) -> Collection[int]:
         return self._ends(breaks=form.stop_at_newline)

@@ -1,17 +1,14 @@
-"""Base class of the models of transformers: files, tokenizer, prompts within a limit, and the memory of batches."""
+"""A model of transformers without its weights: config and tokenizer, prompts in tokens, and settings of decoding."""
 
 from __future__ import annotations
 
-import functools
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import transformers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.local.early_stopping import EarlyStopping
-from erag_ray.models.local.memory import Limits, MemoryEstimate, largest_batch, room_on
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.local.tokens import PieceTokenizer, cut_prompt
 from erag_ray.models.local.weights import load_settings, load_tokenizer
@@ -41,62 +38,50 @@ class Segment(NamedTuple):
     num_passages: int
 
 
-class PretrainedModel(LocalModel):
-    """A model of transformers with its tokenizer.
+class Pretrained:
+    """Config and tokenizer of a model of transformers.
 
     Attributes:
-        is_encoder_decoder: else it is decoder-only.
-        most: the largest batches by device; larger ones are hardly faster.
-        end: tokens that end each segment.
-        keeps_question: whether questions are never truncated.
-        settings: the config of the model, of transformers.
+        source: its files.
+        settings: the config, of transformers.
+        pieces: its tokenizer for pieces of prompts.
+        stopping: early stopping of its outputs.
 
     Raises:
         InputError: the files cannot be read, or model and tokenizer do not belong together.
     """
 
-    is_encoder_decoder: ClassVar[bool]
-    most: ClassVar[Mapping[str, Limits]]
-    end: Ids = ()
-    keeps_question: bool = False
-
-    def __init__(self, config: ReaderConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: ReaderConfig, *, encoder_decoder: bool) -> None:
+        self.config, self.is_encoder_decoder = config, encoder_decoder
         self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
-        self.settings = load_settings(self.source, encoder_decoder=self.is_encoder_decoder)
+        self.settings = load_settings(self.source, encoder_decoder=encoder_decoder)
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         # plain text never has control tokens; those of templates are checked with the prompt
         self.check_ids(sorted(set(self.tokenizer.get_vocab().values()) - self.pieces.control_ids))
         self.stopping = EarlyStopping(self.tokenizer)
 
-    def fingerprint_fields(self) -> dict[str, object]:
+    def fingerprint_fields(self, model: LocalModel) -> dict[str, object]:
+        """Return files, precision and tokenization of a model, as `Model.fingerprint_fields`."""
         return {
-            **super().fingerprint_fields(),
             "backend": "transformers",
             "dtype": self.config.dtype,
             "files": self.source.digests(),
-            "probes": [prompt.segments for prompt in self.render(PROBES)],
+            "probes": [prompt.segments for prompt in model.render(PROBES)],
         }
 
-    # --- requests in tokens ---
+    def check(self, form: Form, pieces_of: Callable[[Request], Sequence[Piece]], limit: int) -> None:
+        """Check that prompts of a form can be rendered, and that ``limit`` tokens leave room for a passage.
 
-    @abstractmethod
-    def limit(self, form: Form) -> int:
-        """Return the largest number of tokens in a segment."""
-
-    @abstractmethod
-    def pieces_of(self, request: Request) -> list[Piece]:
-        """Return the pieces of a prompt with all passages in one segment."""
-
-    def check(self, form: Form) -> None:
+        Raises:
+            InputError: they cannot, or it does not.
+        """
         if form.prompt.is_chat and (self.is_encoder_decoder or not self.tokenizer.chat_template):
             text = f"{self.config.model} has no chat template; use a plain prompt (plain, or chat: false)"
             raise InputError([f"reader.prompt: {text}"])
-        parts = self.pieces_of(Request(form, *SMALL))
+        parts = pieces_of(Request(form, *SMALL))
         (ids,) = self.pieces.tokenise([parts])
         self.check_ids([id_ for piece_ids in ids for id_ in piece_ids])
-        limit = self.limit(form) - len(self.end)
         template = sum(
             len(tokens) for part, tokens in zip(parts, ids, strict=True) if part.kind == "template"
         )
@@ -121,16 +106,21 @@ class PretrainedModel(LocalModel):
             advice = "use the tokenizer that belongs to the model"
             raise InputError([f"reader.model: {self.config.model}: {text}; {advice}"])
 
-    def segment(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> Segment:
-        """Return the tokens of pieces within the limit of a segment."""
+    def segment(
+        self,
+        form: Form,
+        parts: Sequence[Piece],
+        ids: Sequence[Ids],
+        limit: int,
+        *,
+        keep_question: bool = False,
+        end: Ids = (),
+    ) -> Segment:
+        """Return the tokens of pieces and the end, truncated to a limit (see `cut_prompt`)."""
         tokens, num_question, num_passages = cut_prompt(
-            parts,
-            ids,
-            limit=self.limit(form) - len(self.end),
-            keep_question=self.keeps_question,
-            keep_end=form.keep_question_end,
+            parts, ids, limit=limit - len(end), keep_question=keep_question, keep_end=form.keep_question_end
         )
-        return Segment((*tokens, *self.end), num_question, num_passages)
+        return Segment((*tokens, *end), num_question, num_passages)
 
     def prompt(
         self,
@@ -149,34 +139,16 @@ class PretrainedModel(LocalModel):
             matches=self.stopping.matches(request),
         )
 
-    # --- memory ---
-
-    @abstractmethod
-    def memory_estimate(self, form: Form) -> MemoryEstimate: ...
-
-    def max_batch(self, form: Form) -> Limits:
-        return largest_batch(self._room, self.memory_estimate(form), self.most[self.model.device.type])
-
-    @functools.cached_property
-    def _room(self) -> int:
-        return room_on(self.model.device, self.memory_share)
-
-    # --- outputs ---
-
-    @property
-    def pad(self) -> int:
-        return self._first_in_vocabulary([self.tokenizer.pad_token_id])
-
-    def _first_in_vocabulary(self, ids: Sequence[int | None]) -> int:
-        # a token that was added to the tokenizer may have no row in the embedding
+    def first_in_vocabulary(self, ids: Sequence[int | None]) -> int:
+        """Return the first of these ids that has a row in the embedding; 0 if none has."""
         return next((id_ for id_ in ids if id_ is not None and id_ < self.settings.vocab_size), 0)
 
-    def decoding(self, form: Form) -> Any:
+    def decoding(self, form: Form, ends: Collection[int], pad: int) -> Any:
         """Return the settings of greedy decoding, which replace the model's generation config."""
         return transformers.GenerationConfig(
             max_new_tokens=form.max_new_tokens,
             do_sample=False,
             num_beams=1,
-            eos_token_id=sorted(self.ends(form)) or None,
-            pad_token_id=self.pad,
+            eos_token_id=sorted(ends) or None,
+            pad_token_id=pad,
         )

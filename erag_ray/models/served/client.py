@@ -289,7 +289,8 @@ class Client:
         import openai
 
         text = f"{url}: {self.text_of(error)}"
-        if isinstance(error, openai.RateLimitError) and not _is_quota(error):
+        # without credit, waiting does not help
+        if isinstance(error, openai.RateLimitError) and error.code != "insufficient_quota":
             pause = _retry_after(error.response.headers)
             self.limit.count_refused(pause)
             return _Retry("refused", text, pause)
@@ -358,11 +359,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
-
-
-def _is_quota(error: Any) -> bool:
-    """Return whether a 429 means that the account has no credit, so that waiting does not help."""
-    return getattr(error, "code", None) == "insufficient_quota"
 
 
 def _is_read_timeout(error: BaseException) -> bool:

@@ -1,7 +1,7 @@
 """A T5 inference engine: segments are encoded once, outputs decoded greedily over the states of several segments.
 
 Compared to a general implementation it has no training, dropout, sampling or beams, and changes the order of sums in
-cross-attention (`cross_attention`). Finished sequences are evicted from the batch.
+cross-attention (`CopiedStates`). Finished sequences are evicted from the batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from erag_ray.models.local.early_stopping import Stop
+from erag_ray.models.local.early_stopping import Stop, up_to_stop
 from erag_ray.models.local.linear import (
     Weights,
     add_linear,
@@ -29,8 +29,7 @@ from erag_ray.models.local.linear import (
 )
 from erag_ray.models.local.memory import free_on, machine_bytes, reusable, to_device
 from erag_ray.models.local.process import KEPT_BYTES
-from erag_ray.models.t5.attention import attention_for, bias_matrix
-from erag_ray.models.t5.cross_attention import CopiedStates, Projections
+from erag_ray.models.t5.attention import CopiedStates, Projections, attention_for, bias_matrix
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, flat
 
 KINDS = ("t5", "mt5", "umt5")
@@ -264,7 +263,7 @@ class _Run:
         self, engine: Engine, encoder_states: EncoderStates, start: int, ends: Sequence[int], most: int
     ) -> None:
         self.engine = engine
-        self.cross_attention = CopiedStates(encoder_states, engine.projections)
+        self.cross_attention = CopiedStates(encoder_states.states, encoder_states.lengths, engine.projections)
         num_rows, device = encoder_states.num_rows, engine.device
         self.rows = list(range(num_rows))
         """The rows of the original batch that are still in it."""
@@ -353,12 +352,6 @@ class _Run:
 def _up_to_end(ids: list[int], ends: set[int]) -> list[int]:
     length = next((index + 1 for index, id_ in enumerate(ids) if id_ in ends), len(ids))
     return ids[:length]
-
-
-def up_to_stop(row: int, ids: list[int], stop: Stop) -> list[int]:
-    """Return the shortest prefix of a row's tokens for which ``stop`` is True, else all of them."""
-    lengths = range(1, len(ids))
-    return ids[: next((length for length in lengths if stop(row, ids[:length])), len(ids))]
 
 
 def activation(name: str, by_library: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

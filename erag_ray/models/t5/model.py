@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -22,12 +22,14 @@ from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, l
 from erag_ray.models.local.memory import (
     Limits,
     MemoryEstimate,
+    largest_batch,
     pass_token_bytes,
+    room_on,
     t5_memory_estimate,
     to_device,
 )
-from erag_ray.models.local.model import Output, PromptTokens
-from erag_ray.models.local.pretrained import PretrainedModel
+from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.models.local.pretrained import Pretrained, Segment
 from erag_ray.models.local.tokens import answer_ids
 from erag_ray.models.local.weights import load_weights
 from erag_ray.models.local.word_cache import Ids
@@ -49,6 +51,8 @@ QUANTIZE_REVISION = 2
 """Increase it with every change of the quantization that may change an output."""
 GELU_NEW_REVISION = 1
 """Increase it with every change of this activation that may change an output."""
+MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
+"""The largest batches by device: larger ones are hardly faster."""
 
 
 class Layout(NamedTuple):
@@ -69,7 +73,7 @@ LAYOUTS = {
 }
 
 
-class T5Model(PretrainedModel):
+class T5Model(LocalModel):
     """An encoder-decoder.
 
     As ``fid`` a segment has at most ``max_prompt_tokens`` tokens (250). At least half of them are reserved for the
@@ -80,13 +84,8 @@ class T5Model(PretrainedModel):
     passages share the rest equally, tokens that short ones do not need go to the long ones, and each keeps its start.
     """
 
-    is_encoder_decoder: ClassVar[bool] = True
-    most: ClassVar[Mapping[str, Limits]] = {
-        "cpu": Limits(rows=128, tokens=1 << 40),
-        "cuda": Limits(rows=1024, tokens=1 << 40),
-    }
     revision: ClassVar[int] = 4
-    dtypes: ClassVar[tuple[str, ...]] = (*PretrainedModel.dtypes, INT8)
+    dtypes: ClassVar[tuple[str, ...]] = (*LocalModel.dtypes, INT8)
     # padding costs only attention over encoder states, while larger batches use the weights more efficiently
     max_padding_share: ClassVar[float] = 0.3
     default_prompt: ClassVar[str] = "t5"
@@ -94,7 +93,13 @@ class T5Model(PretrainedModel):
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.layout = LAYOUTS[config.kind]
-        self.sees_order = self.keeps_question = not self.layout.has_passage_segments
+        self.sees_order = not self.layout.has_passage_segments
+        self.pretrained = Pretrained(config, encoder_decoder=True)
+        self.source = self.pretrained.source
+        self.settings = self.pretrained.settings
+        self.tokenizer = self.pretrained.tokenizer
+        self.pieces = self.pretrained.pieces
+        self.stopping = self.pretrained.stopping
         if config.dtype == INT8 and self.settings.model_type not in KINDS:
             raise InputError(
                 [f"reader.dtype: {INT8} is for {', '.join(KINDS)}, not {self.settings.model_type}"]
@@ -103,8 +108,8 @@ class T5Model(PretrainedModel):
         self.uses_engine = True
         self._window: EncoderCache | None = None
         end = self.tokenizer.eos_token_id
-        self.end = () if end is None else (end,)
-        self.check_ids([*self.end, self.first])
+        self.end: Ids = () if end is None else (end,)
+        self.pretrained.check_ids([*self.end, self.first])
 
     def load(self) -> None:
         """Load the weights.
@@ -127,14 +132,23 @@ class T5Model(PretrainedModel):
         has_engine = self.settings.model_type in KINDS and self.config.dtype != "float16"
         has_gelu = has_engine and self.settings.dense_act_fn == "gelu_new"
         gelu = {"gelu_new": GELU_NEW_REVISION} if has_gelu else {}
-        return {**super().fingerprint_fields(), **quantize, **gelu}
+        return {
+            **super().fingerprint_fields(),
+            **self.pretrained.fingerprint_fields(self),
+            **quantize,
+            **gelu,
+        }
 
     # --- requests in tokens ---
 
-    def pieces_of(self, request: Request) -> list[Piece]:
+    def check(self, form: Form) -> None:
+        self.pretrained.check(form, self._pieces, self.limit(form) - len(self.end))
+
+    def _pieces(self, request: Request) -> list[Piece]:
         return pieces(request.form.prompt, request.question, request.passages)
 
     def limit(self, form: Form) -> int:
+        """Return the largest number of tokens in a segment."""
         return form.max_prompt_tokens or self.layout.max_tokens
 
     def ends(self, form: Form) -> Collection[int]:
@@ -151,14 +165,19 @@ class T5Model(PretrainedModel):
         distinct = list(dict.fromkeys(itertools.chain.from_iterable(keys)))
         parts = [pieces(forms[number].prompt, question, passages) for number, question, passages in distinct]
         segments = {
-            key: self.segment(forms[key[0]], pieces_, ids)
+            key: self._segment(forms[key[0]], pieces_, ids)
             for key, pieces_, ids in zip(distinct, parts, self.pieces.tokenise(parts), strict=True)
         }
         answers = answer_ids(self.pieces, requests)
         return [
-            self.prompt(request, [segments[key] for key in row], ids)
+            self.pretrained.prompt(request, [segments[key] for key in row], ids)
             for request, row, ids in zip(requests, keys, answers, strict=True)
         ]
+
+    def _segment(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> Segment:
+        keep_question = not self.layout.has_passage_segments
+        limit = self.limit(form)
+        return self.pretrained.segment(form, parts, ids, limit, keep_question=keep_question, end=self.end)
 
     def _segments(self, request: Request) -> Sequence[tuple[Passage, ...]]:
         if not self.layout.has_passage_segments:
@@ -169,6 +188,13 @@ class T5Model(PretrainedModel):
         return Resources(weight_bytes=self.source.weight_bytes())
 
     # --- memory ---
+
+    def max_batch(self, form: Form) -> Limits:
+        return largest_batch(self._room, self.memory_estimate(form), MOST[self.model.device.type])
+
+    @functools.cached_property
+    def _room(self) -> int:
+        return room_on(self.model.device, self.memory_share)
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
         most = form.max_new_tokens
@@ -247,10 +273,14 @@ class T5Model(PretrainedModel):
     @property
     def first(self) -> int:
         start = getattr(self.settings, "decoder_start_token_id", None)
-        return self.pad if start is None else start
+        return self._pad if start is None else start
+
+    @property
+    def _pad(self) -> int:
+        return self.pretrained.first_in_vocabulary([self.tokenizer.pad_token_id])
 
     def decoding(self, form: Form) -> Any:
-        settings = super().decoding(form)
+        settings = self.pretrained.decoding(form, self.end, self._pad)
         settings.decoder_start_token_id = self.first
         return settings
 

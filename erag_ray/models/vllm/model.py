@@ -17,7 +17,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local.likelihood import scored_answers
-from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.vllm.engine import (
     MAX_NEXT,
@@ -107,10 +107,8 @@ class VllmModel(LocalModel):
             )
         if prompt.form.method == "loglikelihood":
             return self._scored(prompt, logprobs_of(prompt, completed))
-        return prompt.answered(self._output(prompt, completed))
-
-    def _output(self, prompt: PromptTokens, completed: Sequence[Completed]) -> Output:
-        return self.tokens.output(prompt.form, list(completed[0].output.outputs[0].token_ids))
+        token_ids = completed[0].output.outputs[0].token_ids
+        return prompt.answered(self.tokens.output(prompt.form, list(token_ids)))
 
     def _completed(
         self, prompts: Iterable[PromptTokens]
