@@ -52,7 +52,7 @@ class Pretrained:
     """
 
     def __init__(self, config: ReaderConfig, *, encoder_decoder: bool) -> None:
-        self.config, self.is_encoder_decoder = config, encoder_decoder
+        self.config = config
         self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
         self.settings = load_settings(self.source, encoder_decoder=encoder_decoder)
         self.tokenizer = load_tokenizer(self.source)
@@ -76,7 +76,7 @@ class Pretrained:
         Raises:
             InputError: they cannot, or it does not.
         """
-        if form.prompt.is_chat and (self.is_encoder_decoder or not self.tokenizer.chat_template):
+        if form.prompt.is_chat and (self.settings.is_encoder_decoder or not self.tokenizer.chat_template):
             text = f"{self.config.model} has no chat template; use a plain prompt (plain, or chat: false)"
             raise InputError([f"reader.prompt: {text}"])
         parts = pieces_of(Request(form, *SMALL))

@@ -143,13 +143,10 @@ class ServedModel(Model):
             text = "the server gives no log-probabilities of first tokens; use judge.scale: grades"
             advice = "leave out the annotators that need no_response"
             raise InputError([f"reader.kind: {text}, or {advice}"])
-        self._check_length(form, handshake.context_length)
-
-    def _check_length(self, form: Form, context_length: int | None) -> None:
-        length = (form.max_prompt_tokens or 0) + form.max_new_tokens
-        if context_length is not None and length > context_length:
+        length, most = (form.max_prompt_tokens or 0) + form.max_new_tokens, handshake.context_length
+        if most is not None and length > most:
             text = f"max_prompt_tokens and max_new_tokens are {length:,} together, the server's context is"
-            raise InputError([f"reader.model: {text} {context_length:,}"])
+            raise InputError([f"reader.model: {text} {most:,}"])
 
     def check_facts(self, first: Mapping[str, Any]) -> None:
         difference = self.handshake.difference(first["handshake"])
@@ -230,7 +227,9 @@ class ServedModel(Model):
             await asyncio.wait(workers, timeout=GRACE_SECONDS)
             raise
         finally:
-            await _cancel(*workers, watch)
+            for task in (*workers, watch):
+                task.cancel()
+            await asyncio.gather(*workers, watch, return_exceptions=True)
 
     async def _watch(self, client: Client) -> None:
         """Send the probe to the servers every `PROBE_SECONDS`."""
@@ -239,7 +238,6 @@ class ServedModel(Model):
             await self._probe_all(client)
 
     async def _probe_all(self, client: Client) -> None:
-        """Send the probe to each server."""
         for server in range(len(self.config.base_urls)) if self.handshake.is_steady else ():
             if await self._changed_answer(client, server):
                 async with client.limit.exclusive():
@@ -361,12 +359,6 @@ async def _first_error(workers: Sequence[asyncio.Task[None]], watch: asyncio.Tas
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
-
-
-async def _cancel(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _faults_of(urls: Sequence[str]) -> Iterator[str]:

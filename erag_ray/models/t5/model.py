@@ -198,11 +198,14 @@ class T5Model(LocalModel):
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
         most = form.max_new_tokens
-        if form.method == "loglikelihood":
-            return t5_memory_estimate(
-                self.settings, self.model.dtype, most, num_logits=most + 1, keeps_keys=True
-            )
-        return t5_memory_estimate(self.settings, self.model.dtype, most, keeps_keys=self.engine is None)
+        is_scored = form.method == "loglikelihood"
+        return t5_memory_estimate(
+            self.settings,
+            self.model.dtype,
+            most,
+            num_logits=most + 1 if is_scored else 1,
+            keeps_keys=is_scored or self.engine is None,
+        )
 
     def pass_tokens(self, forms: Collection[Form]) -> int:
         """Return the largest number of tokens, padding included, in one pass of the encoder for these forms."""
@@ -233,18 +236,15 @@ class T5Model(LocalModel):
             self._window = encode_all(self.engine.encode, arranged, self.engine.multiple)
 
     def encoder_states(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
-        if self.engine is None:
+        engine, window = self.engine, self._window
+        if engine is None:
             return encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
-        return self._cache(self.engine, prompts).gather(prompts)
-
-    def _cache(self, engine: Engine, prompts: Sequence[PromptTokens]) -> EncoderCache:
-        """Return the states of the window, or of these prompts."""
         segments = (segment for prompt in prompts for segment in prompt.segments)
-        if self._window is not None and self._window.contains(segments):
-            return self._window
-        # the states of the whole window did not fit into memory
-        passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
-        return encode_all(engine.encode, passes, engine.multiple)
+        if window is None or not window.contains(segments):
+            # the states of the whole window did not fit into memory
+            passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
+            window = encode_all(engine.encode, passes, engine.multiple)
+        return window.gather(prompts)
 
     # --- outputs ---
 

@@ -55,7 +55,8 @@ class VllmModel(LocalModel):
         try:
             self.tokens = CausalModel(config)
         except InputError as error:
-            raise InputError([_advised(problem) for problem in error.problems]) from error
+            needed, advice = "(causal)", "(causal, vllm): vLLM has no T5; use kind: fid or ipa"
+            raise InputError([problem.replace(needed, advice) for problem in error.problems]) from error
         if self.tokens.source.gguf_file:
             text = (
                 f"{config.model} is a GGUF file, but vllm needs safetensors; convert it, or use kind: causal"
@@ -160,11 +161,6 @@ def installed_version() -> str:
     raise InputError([f"reader.kind: vllm: the installed package vllm has no version; {INSTALL}"])
 
 
-def _advised(problem: str) -> str:
-    """Add to a problem which other kinds support encoder-decoders."""
-    return problem.replace("(causal)", "(causal, vllm): vLLM has no T5; use kind: fid or ipa")
-
-
 def chunks_of(ids: Sequence[int]) -> list[Ids]:
     """Split ids into chunks of `MAX_NEXT`; one empty chunk if there are none."""
     return [tuple(ids[start : start + MAX_NEXT]) for start in range(0, len(ids), MAX_NEXT)] or [()]
@@ -183,11 +179,9 @@ def logprobs_of(prompt: PromptTokens, completed: Sequence[Completed]) -> list[fl
         if form.next_token:
             return ends[start].get(ids[0], -math.inf) if len(ids) == 1 else -math.inf
         whole = (*start, *ids)
-        total = answers.get(whole, 0.0) + (log_sum_exp(ends[whole].values()) if ends[whole] else 0.0)
+        total = answers.get(whole, 0.0)
+        if ends[whole]:
+            total += float(np.logaddexp.reduce(list(ends[whole].values())))
         return total if math.isnan(total) else min(total, 0.0)
 
     return [value(ids) if counts else -math.inf for ids, counts in scored_answers(prompt)]
-
-
-def log_sum_exp(values: Iterable[float]) -> float:
-    return float(np.logaddexp.reduce(list(values)))
