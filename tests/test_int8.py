@@ -29,7 +29,6 @@ from erag_ray.models.local.linear import (
     quantize_weights,
 )
 from erag_ray.models.local.quantize import (
-    MIDDLE,
     MOST,
     MOST_POSITIVE,
     quantize,
@@ -85,9 +84,9 @@ def test_numbers_come_back_from_bytes_to_half_a_step(rows: int, width: int, powe
     states, weight = torch.randn(rows, width) * 2.0**power, torch.randn(width)
     states[0] = 0
     for bytes_, scales, zero, wanted in (
-        (*quantize(states), MIDDLE, states),
-        (*quantize_normed(states, weight, 1e-6), MIDDLE, functional.rms_norm(states, (width,), weight, 1e-6)),
-        (*quantize_relu(states, torch.full((rows, 1), 3.0)), 0, states.relu() * 3),
+        (*quantize(states), states),
+        (*quantize_normed(states, weight, 1e-6), functional.rms_norm(states, (width,), weight, 1e-6)),
+        (*quantize_relu(states, torch.full((rows, 1), 3.0)), states.relu() * 3),
     ):
         told = (bytes_.double() - zero) * scales
         assert (told[0] == 0).all()
@@ -103,7 +102,11 @@ def test_a_row_is_rounded_alike_whatever_the_others() -> None:
         whole = round_(states)
         for row in (0, 17, 49):
             assert all(
-                map(torch.equal, round_(states[row : row + 1]), (part[row : row + 1] for part in whole))
+                map(
+                    torch.equal,
+                    round_(states[row : row + 1])[:2],
+                    (part[row : row + 1] for part in whole[:2]),
+                )
             )
 
 
@@ -113,7 +116,7 @@ def test_rounding_in_threads_of_ones_own_is_the_same() -> None:
     wanted = quantize(states)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(quantize, [states] * 40):
-            assert all(map(torch.equal, found, wanted))
+            assert all(map(torch.equal, found[:2], wanted[:2]))
 
 
 def layers(in_bytes: bool) -> tuple[torch.Tensor, torch.Tensor, Weights, Weights]:

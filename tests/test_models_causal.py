@@ -151,7 +151,7 @@ def test_two_starts_of_each_prompt_stay_in_memory_whatever_the_requests(llama: s
             requests = models.some_requests(form, 12, seed=seed, longest=400)
             assert len(models.outputs(model, requests)) == 12
         # the two forms have one prompt
-        assert len(model.caches) == 2
+        assert len(model.caches._states) == 2
 
 
 def test_rows_that_have_ended_leave_the_batch(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:

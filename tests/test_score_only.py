@@ -31,9 +31,8 @@ from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.labels.document_labels import label
 from erag_ray.measures.scores import SCORES, score_outputs
 from erag_ray.models import make_model
-from erag_ray.models.local.early_stopping import UNFINISHED, Stop
+from erag_ray.models.local.early_stopping import UNFINISHED, Stop, up_to_stop
 from erag_ray.models.t5 import engine as t5_engine
-from erag_ray.models.t5.engine import up_to_stop
 from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.kinds.relevance import RELEVANCE

@@ -39,11 +39,12 @@ from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
-from erag_ray.models import Isolation, ServedModel, make_model, model_id
+from erag_ray.models import Isolation, make_model, model_id
 from erag_ray.models.budget import Budget
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.served import bounded, limits
 from erag_ray.models.served import client as client_module
+from erag_ray.models.served.model import ServedModel
 from erag_ray.prompts.request import Form, Request, Response
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore

@@ -63,7 +63,7 @@ def test_a_t5_a_gguf_file_and_a_chat_without_a_template_are_refused_with_what_to
     tokenizer = models.causal_tokenizer()
     tokenizer.chat_template = None
     model = make_model(config(models.causal_folder(tmp_path / "base", tokenizer=tokenizer)))
-    with pytest.raises(InputError, match=r"has no chat template: set reader.prompt: plain"):
+    with pytest.raises(InputError, match=r"has no chat template; use a plain prompt"):
         model.check(Form(method="generate", prompt=CHAT, max_new_tokens=8))
 
 

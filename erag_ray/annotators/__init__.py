@@ -46,9 +46,8 @@ from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
 from erag_ray.measures.lists import FACT_MEASURES, MEASURES, canonical_name, default_measures
 from erag_ray.measures.lists import Kind as LabelKind
 from erag_ray.measures.scores import SHORT_ANSWERS, score_named, score_sign
-from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER, AUXILIARY_LIKELIHOOD
-from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
+from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.no_response import NO_RESPONSE
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.store.schemas import LABELS, conform

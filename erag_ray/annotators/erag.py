@@ -7,8 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence, score_rows, values_of_pairs
-from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.base import Kind
 from erag_ray.store.schemas import FACT_LABELS
 

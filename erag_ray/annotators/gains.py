@@ -10,8 +10,7 @@ from erag_ray.annotators.base import PAIR, Evidence, score_rows, values_of_pairs
 from erag_ray.annotators.erag import erag
 from erag_ray.annotators.unrelated import unrelated_pairs
 from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.auxiliary import AUXILIARY_LIKELIHOOD
-from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
 
 TIES = 12
 """Decimal digits of a gain, so that the difference of equal scores is exactly 0."""

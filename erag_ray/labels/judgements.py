@@ -19,9 +19,8 @@ from erag_ray.inference.stage import Finished, run_stage
 from erag_ray.inference.values import INSTEAD_OF_ANSWERS
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import needs_judgement
-from erag_ray.prompts.kinds.answer import ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
-from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import JUDGEMENTS, RESPONSES

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.budget import Budget, TokenCounts
 from erag_ray.models.function import Reader, register_function
 from erag_ray.models.isolation import Isolation, render_isolated, run_checked
-from erag_ray.models.local.process import backend
 from erag_ray.prompts.request import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.store.fingerprints import fingerprint
 from erag_ray.store.responses import ResponseStore
@@ -27,10 +25,8 @@ from erag_ray.support.user_code import checking, running
 __all__ = [
     "MODELS",
     "Budget",
-    "CausalModel",
     "Failure",
     "Form",
-    "FunctionModel",
     "Isolation",
     "LocalModel",
     "Model",
@@ -41,11 +37,7 @@ __all__ = [
     "Request",
     "Resources",
     "Response",
-    "ServedModel",
-    "T5Model",
     "TokenCounts",
-    "VllmModel",
-    "backend",
     "check_facts",
     "check_form",
     "fingerprint_fields_of",
@@ -183,11 +175,12 @@ MODELS = {
     "function": "erag_ray.models.function:FunctionModel",
 }
 """Kind -> its class, imported where a job names the kind: only those of this process need torch."""
-CLASSES = {path.partition(":")[2]: path.partition(":")[0] for path in MODELS.values()}
-CLASSES["LocalModel"] = "erag_ray.models.local.model"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in CLASSES:
+    if name != "LocalModel":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(CLASSES[name]), name)
+    # at its first use, since it needs torch
+    from erag_ray.models.local.model import LocalModel
+
+    return LocalModel

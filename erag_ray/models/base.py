@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.budget import Budget
 from erag_ray.prompts.prompt import as_messages, as_text
-from erag_ray.prompts.request import Form, Need, Prompt, Request, Response
+from erag_ray.prompts.request import Form, Need, Request, Response
 from erag_ray.support.errors import InputError
 
 DEFAULT_BATCH = 32
@@ -158,11 +158,17 @@ class Model(ABC):
 
     def render(self, requests: Sequence[Request]) -> Sequence[Rendered]:
         """Return the model's input for each request: a text, or messages if the prompt is a chat. Needs no weights."""
-        return [_rendered(request.form.prompt, request) for request in requests]
+        return [render_text(request, text_of(request)) for request in requests]
 
 
-def _rendered(prompt: Prompt, request: Request) -> Rendered:
-    text = as_text(prompt, request.question, request.passages)
+def text_of(request: Request) -> str:
+    """Return the whole prompt of a request, or the user's message of a chat."""
+    return as_text(request.form.prompt, request.question, request.passages)
+
+
+def render_text(request: Request, text: str) -> Rendered:
+    """Return a request's `text_of`, which may have been truncated, as input for a model."""
+    prompt = request.form.prompt
     if not prompt.is_chat:
         return Rendered(text=text)
     return Rendered(messages=tuple(as_messages(prompt, text, has_passages=bool(request.passages))))

@@ -9,10 +9,17 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import ClassVar
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.models.base import DEFAULT_BATCH, TOKEN_CHARACTERS, Model, Rendered, Resources
+from erag_ray.models.base import (
+    DEFAULT_BATCH,
+    TOKEN_CHARACTERS,
+    Model,
+    Rendered,
+    Resources,
+    render_text,
+    text_of,
+)
 from erag_ray.models.loop import LoopThread
 from erag_ray.models.outputs import answer_in
-from erag_ray.prompts.prompt import as_messages, as_text
 from erag_ray.prompts.request import Form, Request, Response
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.user_code import RESUME_ADVICE
@@ -124,12 +131,8 @@ def _response(prompt: str, output: str) -> Response:
 
 def _text(request: Request) -> str:
     """Return the prompt as one text: the messages of a chat one after the other."""
-    prompt = request.form.prompt
-    text = as_text(prompt, request.question, request.passages)
-    if not prompt.is_chat:
-        return text
-    messages = as_messages(prompt, text, has_passages=bool(request.passages))
-    return "\n\n".join(message["content"] for message in messages)
+    prompt = render_text(request, text_of(request))
+    return prompt.text or "\n\n".join(message["content"] for message in prompt.messages)
 
 
 def _num_tokens(text: str) -> int:

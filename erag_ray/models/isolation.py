@@ -140,18 +140,14 @@ def _fault(request: Request, response: Response) -> str:
     invalid = [name for name in COUNTS if not _is_count(getattr(response, name))]
     if invalid:
         return f"{invalid[0]}={getattr(response, invalid[0])!r}"
-    if response.failure is not None:
-        return _fault_of_failure(response.failure)
+    failure: object = response.failure
+    if failure is not None:
+        if isinstance(failure, Failure) and failure.kind in ERROR_KINDS and not _fault_of_text(failure.text):
+            return ""
+        return f"{failure!r}, not an erag_ray.models.Failure of kind {', '.join(ERROR_KINDS)}"
     if request.form.method == "generate":
         return _fault_of_text(response.text)
     return _fault_of_logprobs(response, len(request.answers))
-
-
-def _fault_of_failure(failure: object) -> str:
-    is_valid = (
-        isinstance(failure, Failure) and failure.kind in ERROR_KINDS and not _fault_of_text(failure.text)
-    )
-    return "" if is_valid else f"{failure!r}, not an erag_ray.models.Failure of kind {', '.join(ERROR_KINDS)}"
 
 
 def _fault_of_logprobs(response: Response, count: int) -> str:

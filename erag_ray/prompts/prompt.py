@@ -139,7 +139,12 @@ def family_prompt(family: Family, *, is_chat: bool, num_examples: int = 0, title
         separator="\n",
         system="" if is_chat else family.instruction,
         system_without_passages="" if is_chat else family.instruction_alone,
-        examples=tuple(example if titles else _untitled(example) for example in examples),
+        examples=tuple(
+            example
+            if titles
+            else example._replace(passages=tuple(Passage("", text) for _, text in example.passages))
+            for example in examples
+        ),
         is_chat=is_chat,
         one_line=True,
     )
@@ -166,10 +171,6 @@ def answer_judge_prompt(*, is_chat: bool, num_examples: int) -> Prompt:
 
 def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
-
-
-def _untitled(example: Example) -> Example:
-    return example._replace(passages=tuple(passage._replace(title="") for passage in example.passages))
 
 
 def prompt_named(name: str, family: str, *, num_examples: int, titles: bool) -> Prompt:

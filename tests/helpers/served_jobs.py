@@ -13,7 +13,7 @@ from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import stage as reading
 from erag_ray.inference.in_process import run_in_process
-from erag_ray.models import ServedModel, make_model
+from erag_ray.models import make_model
 from erag_ray.models.served import client as client_module
 from erag_ray.models.served import limits
 from erag_ray.models.served import model as model_module
@@ -50,9 +50,9 @@ def judge_of(server: MisbehavingServer, **settings: Any) -> JudgeConfig:
     return JudgeConfig(kind="served", model=MODEL, base_url=server.url, revision="1", **settings)
 
 
-def model_of(server: MisbehavingServer, **settings: Any) -> ServedModel:
+def model_of(server: MisbehavingServer, **settings: Any) -> model_module.ServedModel:
     model = make_model(config_of(server, **settings))
-    assert isinstance(model, ServedModel)
+    assert isinstance(model, model_module.ServedModel)
     return model
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from erag_ray.annotators import ANNOTATORS, Annotator, Evidence, annotate, annotator_named, applicable_queries
 from erag_ray.annotators.contains import dpr_form
-from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.auxiliary import AUXILIARY_ANSWER, AUXILIARY_LIKELIHOOD
-from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
+from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.no_response import NO_RESPONSE
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.store.schemas import LABELS

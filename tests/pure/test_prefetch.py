@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from erag_ray.models.local.prefetch import prefetch
+from erag_ray.models.local.model import prefetch
 
 
 def test_order_is_kept_and_the_next_item_is_made_while_one_is_used() -> None:

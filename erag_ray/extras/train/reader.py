@@ -65,7 +65,7 @@ def save_reader(reader: TrainedReader, folder: pathlib.Path, dtype: str) -> None
         raise JobError(
             f"{folder}: a weight of this model is outside the range of {dtype}. Use bfloat16 or float32"
         )
-    settings = reader.model.decoding(next(iter(reader.forms.values())).max_new_tokens)
+    settings = reader.model.decoding(next(iter(reader.forms.values())))
     with written_whole(folder) as unfinished:
         model.save_pretrained(unfinished)
         settings.save_pretrained(unfinished)

@@ -82,10 +82,6 @@ class KeyValueCaches:
         self.model = model
         self._states: dict[Ids, States | None] = {}
 
-    def __len__(self) -> int:
-        """Return the number of prefixes whose states are in memory."""
-        return len(self._states)
-
     def make(self, prefix: Ids, num_rows: int, capacity: int) -> tuple[Any | None, int]:
         """Return a cache, or None if this model gets none, and the number of prefix tokens in it."""
         cached = prefix if len(prefix) >= MIN_TOKENS else ()

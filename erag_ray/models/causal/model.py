@@ -14,7 +14,7 @@ import transformers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
-from erag_ray.models.local.early_stopping import EarlyStopping, Stop
+from erag_ray.models.local.early_stopping import Stop, up_to_stop
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
 from erag_ray.models.local.memory import (
     Limits,
@@ -24,23 +24,14 @@ from erag_ray.models.local.memory import (
     room_on,
     to_device,
 )
-from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
-from erag_ray.models.local.tokens import (
-    PieceTokenizer,
-    answer_ids,
-    check_ids,
-    check_room,
-    check_vocabulary,
-    cut_prompt,
-    probes,
-)
-from erag_ray.models.local.weights import load_end_tokens, load_settings, load_tokenizer, load_weights
+from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.models.local.pretrained import Pretrained
+from erag_ray.models.local.tokens import answer_ids
+from erag_ray.models.local.weights import load_end_tokens, load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
-from erag_ray.models.t5.engine import up_to_stop
 from erag_ray.prompts.prompt import Piece, as_messages, pieces
-from erag_ray.prompts.request import Form, Passage, Prompt, Request
-from erag_ray.store.model_sources import find_model
+from erag_ray.prompts.request import Form, Prompt, Request
 from erag_ray.support.errors import InputError
 
 CAUSAL_TOKENS = 4096
@@ -66,14 +57,14 @@ class CausalModel(LocalModel):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
-        self.settings = load_settings(self.source, encoder_decoder=False).get_text_config()
-        self.tokenizer = load_tokenizer(self.source)
-        self.pieces = PieceTokenizer(self.tokenizer)
-        check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
+        self.pretrained = Pretrained(config, encoder_decoder=False)
+        self.source = self.pretrained.source
+        self.settings = self.pretrained.settings
+        self.tokenizer = self.pretrained.tokenizer
+        self.pieces = self.pretrained.pieces
+        self.stopping = self.pretrained.stopping
         self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
         self.caches: KeyValueCaches | None = None
-        self.stopping = EarlyStopping(self.tokenizer)
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
         self._end_tokens: dict[bool, frozenset[int]] = {}
 
@@ -82,13 +73,7 @@ class CausalModel(LocalModel):
         self.caches = KeyValueCaches(self.model)
 
     def fingerprint_fields(self) -> dict[str, object]:
-        return {
-            **super().fingerprint_fields(),
-            "backend": "transformers",
-            "dtype": self.config.dtype,
-            "files": self.source.digests(),
-            "probes": probes(self),
-        }
+        return {**super().fingerprint_fields(), **self.pretrained.fingerprint_fields(self)}
 
     # --- memory ---
 
@@ -107,13 +92,7 @@ class CausalModel(LocalModel):
     # --- requests in tokens ---
 
     def check(self, form: Form) -> None:
-        if form.prompt.is_chat and not self.tokenizer.chat_template:
-            text = f"{self.config.model} has no chat template; use a plain prompt (plain, or chat: false)"
-            raise InputError([f"reader.prompt: {text}"])
-        small = self._pieces(Request(form, SMALL[0], (Passage(*SMALL[1]),)))
-        (ids,) = self.pieces.tokenise([small])
-        check_ids(self.pieces, ids, self.settings.vocab_size, self.config.model)
-        check_room(small, ids, self.limit(form))
+        self.pretrained.check(form, self._pieces, self.limit(form))
 
     def limit(self, form: Form) -> int:
         """Return the largest number of prompt tokens: the form's, or what the context leaves if that is less."""
@@ -129,19 +108,8 @@ class CausalModel(LocalModel):
     def _prompt(
         self, request: Request, parts: Sequence[Piece], ids: Sequence[Ids], answers: tuple[Ids, ...] | None
     ) -> PromptTokens:
-        form = request.form
-        tokens, num_question, num_passages = cut_prompt(
-            parts, ids, limit=self.limit(form), keep_question=False, keep_end=form.keep_question_end
-        )
-        return PromptTokens(
-            form=form,
-            segments=(tokens,),
-            num_shared=_num_shared(parts, ids),
-            num_truncated_question_tokens=num_question,
-            num_truncated_passage_tokens=num_passages,
-            answer_ids=answers,
-            matches=self.stopping.matches(request),
-        )
+        segment = self.pretrained.segment(request.form, parts, ids, self.limit(request.form))
+        return self.pretrained.prompt(request, [segment], answers, _num_shared(parts, ids))
 
     def _pieces(self, request: Request) -> list[Piece]:
         prompt = request.form.prompt
@@ -203,7 +171,7 @@ class CausalModel(LocalModel):
         form, stop = prompts[0].form, self.stopping.stop(prompts)
         rests = [prompt.segments[0][len(prefix) :] for prompt in prompts]
         ids, mask, cache, _ = self.padded(prefix, rests, form.max_new_tokens)
-        decoding = self.decoding(form)
+        decoding = self.pretrained.decoding(form, self.ends(form), self._pad)
         # eviction needs a cache of plain keys and values, and would change the row numbers that a stop depends on
         if cache is not None and not form.early_stop and decoding.max_new_tokens > CHECK_EVERY:
             rows = generate_with_eviction(self.model, ids, mask, cache, decoding, self.ends(form))
@@ -247,9 +215,9 @@ class CausalModel(LocalModel):
 
     @property
     def _pad(self) -> int:
-        candidates = [self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))]
-        # a token that was added to the tokenizer may have no row in the embedding
-        return next((id_ for id_ in candidates if id_ is not None and id_ < self.settings.vocab_size), 0)
+        return self.pretrained.first_in_vocabulary(
+            [self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))]
+        )
 
     def ends(self, form: Form) -> Collection[int]:
         return self._ends(breaks=form.stop_at_newline)
@@ -269,16 +237,6 @@ class CausalModel(LocalModel):
             for id_, text in zip(ids, self.tokenizer.batch_decode([[i] for i in ids]), strict=True)
             if "\n" in text
         }
-
-    def decoding(self, form: Form) -> Any:
-        """Return the settings of greedy decoding, which replace the model's generation config."""
-        return transformers.GenerationConfig(
-            max_new_tokens=form.max_new_tokens,
-            do_sample=False,
-            num_beams=1,
-            eos_token_id=sorted(self.ends(form)) or None,
-            pad_token_id=self._pad,
-        )
 
     def output(self, form: Form, ids: list[int]) -> Output:
         """Return the output that token ids decode to, up to the first end token."""

@@ -58,3 +58,9 @@ class EarlyStopping:
             return False
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
         return not may_match(text.split(UNFINISHED, 1)[0], answers)
+
+
+def up_to_stop(row: int, ids: list[int], stop: Stop) -> list[int]:
+    """Return the shortest prefix of a row's tokens for which ``stop`` is True, else all of them."""
+    lengths = range(1, len(ids))
+    return ids[: next((length for length in lengths if stop(row, ids[:length])), len(ids))]

@@ -6,6 +6,7 @@ row, such as all answers of one token without an end.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -76,51 +77,32 @@ def logprobs_of(
         prompts: to which the rows refer.
         scoring: end tokens, and which answers have an end.
     """
-    answers = list(_scored_answers(rows, prompts, scoring))
     ends = sorted(scoring.ends)
-    positions = [position for answer in answers for position in answer.positions(starts[answer.row], ends)]
-    values = _values(logits, positions)
-    logprobs, start = {}, 0
-    for answer in answers:
-        stop = start + answer.num_positions(ends)
-        logprobs[rows[answer.row].prompt, answer.ids] = answer.logprob(values[start:stop])
-        start = stop
-    return logprobs
-
-
-class _ScoredAnswer(NamedTuple):
-    row: int
-    ids: Ids
-    has_end: bool
-    is_possible: bool
-    """False for an answer of several tokens that is scored as a next token."""
-
-    def positions(self, start: int, ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """Yield (row, token, vocabulary) of the log-probabilities of its tokens, then of the end tokens after them."""
-        if self.is_possible:
-            yield from ((self.row, start + step, id_) for step, id_ in enumerate(self.ids))
-            if self.has_end:
-                yield from ((self.row, start + len(self.ids), id_) for id_ in ends)
-
-    def num_positions(self, ends: Sequence[int]) -> int:
-        return self.is_possible * (len(self.ids) + self.has_end * len(ends))
-
-    def logprob(self, values: torch.Tensor) -> torch.Tensor:
-        if not self.is_possible:
-            return values.new_tensor(-math.inf)
-        total = values[: len(self.ids)].sum()
-        return total + values[len(self.ids) :].logsumexp(dim=0) if self.has_end else total
-
-
-def _scored_answers(
-    rows: Sequence[Row], prompts: Sequence[PromptTokens], scoring: Scoring
-) -> Iterator[_ScoredAnswer]:
-    for number, row in enumerate(rows):
+    # (row, token, vocabulary) of the tokens of each answer, then of the end tokens after them
+    positions: dict[tuple[int, Ids], list[tuple[int, int, int]]] = {}
+    for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
         prompt = prompts[row.prompt]
-        for ids in dict.fromkeys(prompt.answer_ids or ()):
+        for ids in prompt.answer_ids or ():
             if fed(prompt, ids) == row.fed:
-                is_possible = not prompt.form.next_token or len(ids) == 1
-                yield _ScoredAnswer(number, ids, scoring.has_end(ids), is_possible)
+                tokens = [(number, start + step, id_) for step, id_ in enumerate(ids)]
+                end = [(number, start + len(ids), id_) for id_ in ends if scoring.has_end(ids)]
+                positions[row.prompt, ids] = [*tokens, *end] if _is_possible(prompt, ids) else []
+    values = _values(logits, list(itertools.chain.from_iterable(positions.values())))
+    parts = torch.split(values, list(map(len, positions.values())))
+    return {
+        (index, ids): _logprob(ids, part) if _is_possible(prompts[index], ids) else part.new_tensor(-math.inf)
+        for (index, ids), part in zip(positions, parts, strict=True)
+    }
+
+
+def _is_possible(prompt: PromptTokens, ids: Ids) -> bool:
+    """Return whether an answer can be the output: a next token is one token."""
+    return not prompt.form.next_token or len(ids) == 1
+
+
+def _logprob(ids: Ids, values: torch.Tensor) -> torch.Tensor:
+    total, ends = values[: len(ids)].sum(), values[len(ids) :]
+    return total + ends.logsumexp(dim=0) if len(ends) else total
 
 
 def _values(logits: torch.Tensor, positions: Sequence[tuple[int, int, int]]) -> torch.Tensor:

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from erag_ray.models.local.quantize import (
-    MIDDLE,
     MOST,
     MOST_POSITIVE,
+    Inputs,
     quantize,
     quantize_normed,
     quantize_relu,
@@ -39,16 +39,6 @@ class Int8(NamedTuple):
 
 Weights = Tensor | Int8
 """[outputs, inputs] of one linear layer."""
-
-
-class Inputs(NamedTuple):
-    """Quantized inputs of a linear layer: a value is (byte - ``zero``) times its row's scale."""
-
-    bytes_: Tensor
-    """[rows, inputs]."""
-    scales: Tensor
-    """[rows, 1]."""
-    zero: int
 
 
 @functools.cache
@@ -87,21 +77,6 @@ def quantize_weights(weights: Tensor) -> Int8:
     return Int8(packed, scales, torch.zeros(len(scales), dtype=torch.int))
 
 
-def inputs_of(states: Tensor) -> Inputs:
-    """Quantize states [..., width]."""
-    return Inputs(*quantize(_flat(states)), MIDDLE)
-
-
-def normed_inputs(states: Tensor, weight: Tensor, epsilon: float) -> Inputs:
-    """Quantize the RMS norm (Zhang & Sennrich, NeurIPS 2019) of states [..., width]."""
-    return Inputs(*quantize_normed(_flat(states), weight, epsilon), MIDDLE)
-
-
-def relu_inputs(inputs: Inputs, weights: Int8) -> Inputs:
-    """Quantize the ReLU of a product."""
-    return Inputs(*quantize_relu(product(inputs, weights), inputs.scales), 0)
-
-
 def product(inputs: Inputs, weights: Int8) -> Tensor:
     """Return [rows, outputs], not yet multiplied by the rows' scales."""
     outputs: Tensor = torch.ops.onednn.qlinear_pointwise(
@@ -114,42 +89,39 @@ def product(inputs: Inputs, weights: Int8) -> Tensor:
     return outputs
 
 
-def _flat(states: Tensor) -> Tensor:
-    return states.reshape(-1, states.shape[-1])
-
-
 def linear(states: Tensor, weights: Weights) -> Tensor:
     """Multiply states [..., inputs] by the transposed weights: [..., outputs]."""
     if isinstance(weights, Int8):
-        return _scaled(states, inputs_of(states), weights)
+        return _scaled(states, quantize(states), weights)
     return functional.linear(states.to(weights.dtype), weights)
 
 
 def normed_linear(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor:
     """Return `linear` of the RMS norm of states."""
     if isinstance(weights, Int8):
-        return _scaled(states, normed_inputs(states, norm, epsilon), weights)
+        return _scaled(states, quantize_normed(states, norm, epsilon), weights)
     return linear(normed(states, norm, epsilon), weights)
 
 
 def normed_order(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor:
     """Return `normed_linear` up to a positive factor per row, which keeps the order of a row's outputs."""
     if isinstance(weights, Int8):
-        return product(normed_inputs(states, norm, epsilon), weights)
+        return product(quantize_normed(states, norm, epsilon), weights)
     return normed_linear(states, norm, epsilon, weights)
 
 
 def normed_relu_linear(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor | Inputs:
     """Return the ReLU of `normed_linear`, as input for `add_linear`."""
     if isinstance(weights, Int8):
-        return relu_inputs(normed_inputs(states, norm, epsilon), weights)
+        inputs = quantize_normed(states, norm, epsilon)
+        return quantize_relu(product(inputs, weights), inputs.scales)
     return normed_linear(states, norm, epsilon, weights).relu_()
 
 
 def add_linear(sums: Tensor, states: Tensor | Inputs, weights: Weights) -> None:
     """Add `linear` to [..., outputs] in place; allocating a new tensor would cost as much as the sum itself."""
     if isinstance(weights, Int8):
-        inputs = states if isinstance(states, Inputs) else inputs_of(states)
+        inputs = states if isinstance(states, Inputs) else quantize(states)
         sums.view(-1, sums.shape[-1]).addcmul_(product(inputs, weights), inputs.scales)
     else:
         assert isinstance(states, Tensor)

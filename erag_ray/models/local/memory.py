@@ -192,7 +192,8 @@ def causal_memory_estimate(
         num_logits: the number of output tokens decoded or scored at a time.
     """
     settings, size = model.config.get_text_config(), model.dtype.itemsize
-    layers, width, feed = settings.num_hidden_layers, settings.hidden_size, _feed_width(settings)
+    layers, width = settings.num_hidden_layers, settings.hidden_size
+    feed = getattr(settings, "intermediate_size", None) or 4 * width
     heads = getattr(settings, "num_attention_heads", 1)
     head = getattr(settings, "head_dim", None) or width // heads
     layer_keys = 2 * (getattr(settings, "num_key_value_heads", None) or heads) * head
@@ -206,7 +207,3 @@ def causal_memory_estimate(
     mask = length * (1 + 2 * size)
     token = size * (keys + activations) + mask + has_all_logits * logits
     return MemoryEstimate(token=token, row=size * keys * new_tokens + num_logits * logits)
-
-
-def _feed_width(settings: Any) -> int:
-    return int(getattr(settings, "intermediate_size", None) or 4 * settings.hidden_size)

@@ -6,16 +6,16 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.devices import set_matmul_precision
 from erag_ray.models.local.memory import BatchLimits, Limits, free_memory, is_out_of_memory
-from erag_ray.models.local.prefetch import prefetch
 from erag_ray.models.local.weights import quiet
-from erag_ray.prompts.request import Failure, Form, Need, Passage, Request, Response
+from erag_ray.prompts.request import Failure, Form, Need, Request, Response
 from erag_ray.support.errors import JobError
 
 WINDOW_TOKENS = 1 << 20
@@ -27,8 +27,7 @@ TOKENISED_ROWS = 256
 DEFAULT_LIMITS = Limits(rows=32, tokens=16384)
 """For models without an estimate of their memory."""
 OUT_OF_MEMORY = Failure("resource", "out of memory with a batch of one request")
-SMALL = "Who?", Passage("A title", "A text.")
-"""A short question and passage, to check that the prompt's template leaves room."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +103,13 @@ class LocalModel(Model):
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
         """Return the tokenized requests."""
 
-    @abstractmethod
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        """Return the greedy outputs of one batch of one form."""
+        """Return the greedy outputs of one batch of one form; for models with batches that support it."""
+        raise NotImplementedError
 
-    @abstractmethod
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        """Return the log-probabilities of each prompt's answers, for one batch of one form."""
+        """Return the log-probabilities of each prompt's answers, for one batch of one form; as `generate`."""
+        raise NotImplementedError
 
     @abstractmethod
     def ends(self, form: Form) -> Collection[int]:
@@ -293,3 +292,19 @@ class LocalModel(Model):
             num_answer_tokens=tuple(len(ids) + self.scores_end(form, ids) for ids in answers),
             num_output_tokens=sum(map(len, dict.fromkeys(answers))),
         )
+
+
+def prefetch(items: Iterator[T]) -> Iterator[T]:
+    """Yield the items in order; a thread computes the next while the caller uses the current one.
+
+    An exception of the iterator is raised in the position of its item.
+    """
+
+    def following() -> list[T]:
+        return list(itertools.islice(items, 1))
+
+    with ThreadPoolExecutor(1) as pool:
+        pending = pool.submit(following)
+        while item := pending.result():
+            pending = pool.submit(following)
+            yield item[0]

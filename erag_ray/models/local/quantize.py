@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -39,28 +39,39 @@ _lock = threading.Lock()
 _in_rows = compiled_with(parallel=True, fastmath={"reassoc", "nsz", "contract"})
 
 
-def quantize(states: Tensor) -> tuple[Tensor, Tensor]:
-    """Quantize [rows, width] to integers of -127 to 127 around `MIDDLE`; return them and the scales [rows, 1]."""
-    return _filled(_quantize, states)
+class Inputs(NamedTuple):
+    """Quantized inputs of a linear layer: a value is (byte - ``zero``) times its row's scale."""
+
+    bytes_: Tensor
+    """[rows, inputs]."""
+    scales: Tensor
+    """[rows, 1]."""
+    zero: int
 
 
-def quantize_normed(states: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Quantize the RMS norm of each row, times ``weight`` [width]; see `quantize`."""
-    return _filled(_norm_and_quantize, states, weight.numpy(), np.float32(epsilon))
+def quantize(states: Tensor) -> Inputs:
+    """Quantize states [..., width] to integers of -127 to 127 around `MIDDLE`."""
+    return _quantized(_quantize, states, MIDDLE)
 
 
-def quantize_relu(products: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
+def quantize_normed(states: Tensor, weight: Tensor, epsilon: float) -> Inputs:
+    """Quantize the RMS norm (Zhang & Sennrich, NeurIPS 2019) of states [..., width]; see `quantize`."""
+    return _quantized(_norm_and_quantize, states, MIDDLE, weight.numpy(), np.float32(epsilon))
+
+
+def quantize_relu(products: Tensor, scales: Tensor) -> Inputs:
     """Quantize the ReLU of [rows, width] times scales [rows, 1] to integers of 0 to 255, with new scales."""
-    return _filled(_quantize_positive, products, scales.numpy())
+    return _quantized(_quantize_positive, products, 0, scales.numpy())
 
 
-def _filled(loop: Callable[..., None], states: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+def _quantized(loop: Callable[..., None], states: Tensor, zero: int, *arguments: Any) -> Inputs:
+    states = states.reshape(-1, states.shape[-1])
     bytes_ = torch.empty(states.shape, dtype=torch.uint8)
     scales = torch.empty(len(states), 1)
     with _lock:
         numba.set_num_threads(min(torch.get_num_threads(), MOST_THREADS))
         loop(states.numpy(), *arguments, bytes_.numpy(), scales.numpy())
-    return bytes_, scales
+    return Inputs(bytes_, scales, zero)
 
 
 @_in_rows

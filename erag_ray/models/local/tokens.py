@@ -6,7 +6,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from erag_ray.models.local.word_cache import (
     Encode,
@@ -16,20 +16,11 @@ from erag_ray.models.local.word_cache import (
     splits_at_blanks,
     word_starts,
 )
-from erag_ray.prompts.prompt import T5, Piece, fit
-from erag_ray.prompts.request import Form, Passage, Request
-from erag_ray.support.errors import InputError
+from erag_ray.prompts.prompt import Piece, fit
+from erag_ray.prompts.request import Form, Request
 
-MIN_ROOM = 16
 MAX_TEMPLATES = 1 << 10
 """Size of the cache of tokenized templates."""
-PROBE = Form(method="generate", prompt=T5, max_new_tokens=8, max_prompt_tokens=64)
-# a change in tokenization must change the fingerprint: these are rendered and hashed
-PROBES = (
-    Request(PROBE, "Who wrote it?"),
-    Request(PROBE, "Who wrote it?\nAnd when?", (Passage("A title", "A text of two lines.\nHere."),)),
-    Request(PROBE, "Which?", (Passage("", "First."), Passage("Second", "word " * 5000))),
-)
 
 
 class PieceTokenizer:
@@ -81,28 +72,6 @@ class PieceTokenizer:
             escaped = escaped.replace(control, f"{control[0]} {control[1:]}")
         ids = ids if escaped == text else self._whole([escaped])[0]
         return tuple(id_ for id_ in ids if id_ not in self.control_ids)
-
-
-def check_vocabulary(tokenizer: PieceTokenizer, num_rows: int, model: str | None) -> None:
-    """Check that every id of plain text has a row in the model's embedding.
-
-    Without a row a CPU raises IndexError, and a GPU becomes unusable for the process.
-
-    Raises:
-        InputError: a token has no row.
-    """
-    outside = {id_: token for token, id_ in tokenizer.tokenizer.get_vocab().items() if id_ >= num_rows}
-    # plain text never has control tokens; those of templates are checked with the prompt
-    plain_ids = sorted(outside.keys() - tokenizer.control_ids)
-    if plain_ids:
-        raise InputError([_no_row(model, plain_ids[0], outside[plain_ids[0]], num_rows)])
-
-
-def _no_row(model: str | None, id_: int, token: str, num_rows: int) -> str:
-    return (
-        f"reader.model: {model}: token {token!r} has id {id_}, but the model's embedding has {num_rows} rows; "
-        "use the tokenizer that belongs to the model"
-    )
 
 
 def plain_encoder(tokenizer: Any) -> Encode:
@@ -184,35 +153,6 @@ def _dropped(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int]
     return dropped
 
 
-def check_ids(tokenizer: PieceTokenizer, ids: Sequence[Ids], num_rows: int, model: str | None) -> None:
-    """Check that every token of a prompt has a row in the model's embedding.
-
-    Raises:
-        InputError: one has none: a control token of a template.
-    """
-    outside = [id_ for piece_ids in ids for id_ in piece_ids if id_ >= num_rows]
-    if outside:
-        token = tokenizer.tokenizer.convert_ids_to_tokens(outside[0])
-        raise InputError([_no_row(model, outside[0], token, num_rows)])
-
-
-def check_room(pieces: Sequence[Piece], ids: Sequence[Ids], limit: int) -> None:
-    """Check that a limit leaves room for a question and a passage.
-
-    Raises:
-        InputError: the templates of this prompt leave less than `MIN_ROOM` tokens.
-    """
-    template = sum(_lengths(pieces, ids, "template"))
-    if limit - template < MIN_ROOM:
-        raise InputError(
-            [
-                f"reader.max_prompt_tokens: a prompt may have {limit} tokens and its fixed words take {template}; "
-                f"at least {MIN_ROOM} must be left for question and passages (the context minus max_new_tokens "
-                "is a limit too)"
-            ]
-        )
-
-
 def _lengths(pieces: Sequence[Piece], ids: Sequence[Ids], kind: str) -> list[int]:
     return [len(piece_ids) for piece, piece_ids in zip(pieces, ids, strict=True) if piece.kind == kind]
 
@@ -236,14 +176,3 @@ def _scored(form: Form, ids: Ids, unknown: int | None) -> Ids:
     if form.next_token:
         return () if unknown in ids else ids
     return ids[: form.max_new_tokens]
-
-
-class Renders(Protocol):
-    """A model that tokenizes requests."""
-
-    def render(self, requests: Sequence[Request]) -> Sequence[Any]: ...
-
-
-def probes(model: Renders) -> list[object]:
-    """Return the tokens of `PROBES`, which are part of a model's fingerprint."""
-    return [prompt.segments for prompt in model.render(PROBES)]

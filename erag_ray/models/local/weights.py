@@ -30,34 +30,30 @@ def load_tokenizer(source: ModelSource) -> Any:
     has_files = any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern))
     if not source.gguf_file and not has_files:
         raise InputError([f"reader.model: no tokenizer in {folder}: none of {', '.join(TOKENIZER_FILES)}"])
-    try:
-        return transformers.AutoTokenizer.from_pretrained(
-            source.folder, trust_remote_code=False, local_files_only=True, **source.arguments()
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            [f"reader.model: no tokenizer in {source.folder}: {str(error).splitlines()[0]}"]
-        ) from error
+    return _read(transformers.AutoTokenizer, source, "tokenizer")
 
 
 def load_settings(source: ModelSource, *, encoder_decoder: bool) -> Any:
-    """Load the model's config (sizes, token ids).
+    """Load the config (sizes, token ids) of the model, or of its text model.
 
     Raises:
         InputError: it cannot be read, or the model has the wrong architecture.
     """
-    try:
-        settings = transformers.AutoConfig.from_pretrained(
-            source.folder, trust_remote_code=False, local_files_only=True, **source.arguments()
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            [f"reader.model: no model config in {source.folder}: {str(error).splitlines()[0]}"]
-        ) from error
+    settings = _read(transformers.AutoConfig, source, "model config")
     if bool(settings.is_encoder_decoder) != encoder_decoder:
         needed = "an encoder-decoder (fid, ipa)" if encoder_decoder else "a decoder-only model (causal)"
         raise InputError([f"reader.model: {source.folder} has a {settings.model_type} model, not {needed}"])
-    return settings
+    return settings if encoder_decoder else settings.get_text_config()
+
+
+def _read(auto_class: Any, source: ModelSource, what: str) -> Any:
+    try:
+        return auto_class.from_pretrained(
+            source.folder, trust_remote_code=False, local_files_only=True, **source.arguments()
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError([f"reader.model: no {what} in {source.folder}: {reason}"]) from error
 
 
 def load_end_tokens(source: ModelSource, settings: Any) -> set[int]:

@@ -39,13 +39,19 @@ def splits_at_blanks(tokenizer: Any) -> bool:
     splitters = list(_stages(settings["pre_tokenizer"], "pretokenizers"))
     metaspaces = [stage for stage in splitters if stage["type"] == "Metaspace"]
     types = [stage["type"] for stage in splitters]
+    normalize = normalizer_of(tokenizer)
     return (
-        all(_is_local(stage) for stage in normalizers)
+        all(
+            stage["type"] in NORMALIZERS
+            or (stage["type"] == "Replace" and stage["pattern"] == SEVERAL_BLANKS)
+            for stage in normalizers
+        )
         and [(stage["split"], stage["prepend_scheme"]) for stage in metaspaces] == [(True, "always")]
         # a stage that splits words must come after the one that splits at blanks, or it would depend on the blanks
         and types[0] in AT_BLANKS
         and set(types) <= AT_BLANKS | WITHIN_WORDS
-        and _keeps_ascii_words(normalizer_of(tokenizer))
+        # no printable ASCII character is normalised to a blank, or merged with one
+        and all(_is_independent(chr(code), normalize) for code in range(ord("!"), 0x7F))
         and not settings["model"].get("dropout")
         and not any(
             " " in token["content"] or token["lstrip"] or token["rstrip"]
@@ -64,20 +70,10 @@ def _stages(stage: Mapping[str, Any] | None, key: str) -> Iterator[Mapping[str, 
         yield from _stages(member, key)
 
 
-def _is_local(stage: Mapping[str, Any]) -> bool:
-    is_replace = stage["type"] == "Replace" and stage["pattern"] == SEVERAL_BLANKS
-    return is_replace or stage["type"] in NORMALIZERS
-
-
 def normalizer_of(tokenizer: Any) -> Normalize:
     """Return the normalizer of a tokenizer as a function."""
     normalizer = tokenizer.normalizer
     return str if normalizer is None else normalizer.normalize_str
-
-
-def _keeps_ascii_words(normalize: Normalize) -> bool:
-    """Return whether no printable ASCII character is normalised to a blank, or merged with one."""
-    return all(_is_independent(chr(code), normalize) for code in range(ord("!"), 0x7F))
 
 
 def _is_independent(word: str, normalize: Normalize) -> bool:

@@ -242,12 +242,6 @@ class Client:
         budget: Budget,
         charge: Charge,
     ) -> dict[str, Any]:
-        """Send a request once.
-
-        Raises:
-            _Retry: it should be sent again.
-            RequestError, JobError: as `post`.
-        """
         await self._requests.take(1)
         num_tokens = estimate.num_prompt + estimate.num_output
         await self._tokens.take(num_tokens)
@@ -289,7 +283,8 @@ class Client:
         import openai
 
         text = f"{url}: {self.text_of(error)}"
-        if isinstance(error, openai.RateLimitError) and not _is_quota(error):
+        # without credit, waiting does not help
+        if isinstance(error, openai.RateLimitError) and error.code != "insufficient_quota":
             pause = _retry_after(error.response.headers)
             self.limit.count_refused(pause)
             return _Retry("refused", text, pause)
@@ -360,31 +355,21 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _is_quota(error: Any) -> bool:
-    """Return whether a 429 means that the account has no credit, so that waiting does not help."""
-    return getattr(error, "code", None) == "insufficient_quota"
-
-
 def _is_read_timeout(error: BaseException) -> bool:
     return any(type(cause).__name__ in ("ReadTimeout", "SocketTimeoutError") for cause in _causes(error))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in a server's Retry-After; None if it is missing or invalid."""
+    """Return the seconds in a server's Retry-After, a number or an HTTP date; None if it is missing or invalid."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         value = headers.get(name, "")
         try:
             seconds = float(value) / unit
         except ValueError:
-            seconds = _until(value)
+            try:
+                seconds = max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+            except (TypeError, ValueError):
+                continue
         if math.isfinite(seconds) and seconds >= 0:
             return seconds
     return None
-
-
-def _until(date: str) -> float:
-    """Return the seconds until an HTTP date; NaN if it is none."""
-    try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return math.nan

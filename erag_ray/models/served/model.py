@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.models.base import TOKEN_CHARACTERS, Model, Rendered, Resources
+from erag_ray.models.base import TOKEN_CHARACTERS, Model, Rendered, Resources, render_text
 from erag_ray.models.budget import SpentError, TokenCounts
 from erag_ray.models.loop import WAKE_SECONDS, LoopThread
 from erag_ray.models.outputs import answer_in
@@ -31,8 +31,8 @@ from erag_ray.models.served.handshake import (
     shake_hands,
     top_logprobs,
 )
-from erag_ray.prompts.prompt import Piece, as_messages, fit, pieces
-from erag_ray.prompts.request import Failure, Form, Need, Prompt, Request, Response
+from erag_ray.prompts.prompt import Piece, fit, pieces
+from erag_ray.prompts.request import Failure, Form, Need, Request, Response
 from erag_ray.support.errors import InputError, JobError
 
 PROBE_SECONDS = 60.0
@@ -97,10 +97,6 @@ class ServedModel(Model):
     def _loop(self) -> LoopThread:
         return LoopThread()
 
-    @functools.cached_property
-    def _handshake(self) -> Handshake:
-        return self._loop.result(self._shake_hands())
-
     async def _shake_hands(self) -> Handshake:
         client = await self._get_client()
         self._probed_at = time.monotonic()
@@ -113,9 +109,9 @@ class ServedModel(Model):
             weakref.finalize(self, self._loop.finish, self._client.close)
         return self._client
 
-    @property
+    @functools.cached_property
     def handshake(self) -> Handshake:
-        """Return what the servers support; the handshake runs once.
+        """Return what the servers support; the handshake runs once, also if it fails.
 
         Raises:
             InputError: they do not have the model or reject fields that every request has, or there is no key.
@@ -125,7 +121,7 @@ class ServedModel(Model):
             raise self._fault
         try:
             key_of(self.config)
-            return self._handshake
+            return self._loop.result(self._shake_hands())
         except (InputError, JobError) as error:
             self._fault = error
             raise
@@ -147,13 +143,10 @@ class ServedModel(Model):
             text = "the server gives no log-probabilities of first tokens; use judge.scale: grades"
             advice = "leave out the annotators that need no_response"
             raise InputError([f"reader.kind: {text}, or {advice}"])
-        self._check_length(form, handshake.context_length)
-
-    def _check_length(self, form: Form, context_length: int | None) -> None:
-        length = (form.max_prompt_tokens or 0) + form.max_new_tokens
-        if context_length is not None and length > context_length:
+        length, most = (form.max_prompt_tokens or 0) + form.max_new_tokens, handshake.context_length
+        if most is not None and length > most:
             text = f"max_prompt_tokens and max_new_tokens are {length:,} together, the server's context is"
-            raise InputError([f"reader.model: {text} {context_length:,}"])
+            raise InputError([f"reader.model: {text} {most:,}"])
 
     def check_facts(self, first: Mapping[str, Any]) -> None:
         difference = self.handshake.difference(first["handshake"])
@@ -234,7 +227,9 @@ class ServedModel(Model):
             await asyncio.wait(workers, timeout=GRACE_SECONDS)
             raise
         finally:
-            await _cancel(*workers, watch)
+            for task in (*workers, watch):
+                task.cancel()
+            await asyncio.gather(*workers, watch, return_exceptions=True)
 
     async def _watch(self, client: Client) -> None:
         """Send the probe to the servers every `PROBE_SECONDS`."""
@@ -243,7 +238,6 @@ class ServedModel(Model):
             await self._probe_all(client)
 
     async def _probe_all(self, client: Client) -> None:
-        """Send the probe to each server."""
         for server in range(len(self.config.base_urls)) if self.handshake.is_steady else ():
             if await self._changed_answer(client, server):
                 async with client.limit.exclusive():
@@ -367,12 +361,6 @@ async def _first_error(workers: Sequence[asyncio.Task[None]], watch: asyncio.Tas
             task.result()
 
 
-async def _cancel(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def _faults_of(urls: Sequence[str]) -> Iterator[str]:
     for url in urls:
         if any(sign in url for sign in "@?#"):
@@ -384,30 +372,23 @@ def _faults_of(urls: Sequence[str]) -> Iterator[str]:
 
 def _rendered(request: Request) -> Rendered:
     """Return text or messages for a server, truncated by characters if there is a limit."""
-    prompt, limit = request.form.prompt, request.form.max_prompt_tokens
-    parts = pieces(prompt, request.question, request.passages)
+    form = request.form
+    parts = pieces(form.prompt, request.question, request.passages)
     texts, num_question, num_passages = [part.text for part in parts], 0, 0
-    if limit is not None:
-        frame = _messages(prompt, "", request) if prompt.is_chat else []
-        room = limit * TOKEN_CHARACTERS - _length(frame)
-        texts, num_question, num_passages = _truncate(parts, room, keep_end=request.form.keep_question_end)
-    text = "".join(texts)
-    messages = _messages(prompt, text, request) if prompt.is_chat else []
-    return Rendered(
-        text="" if prompt.is_chat else text,
-        messages=tuple(messages),
-        num_tokens=math.ceil((_length(messages) if prompt.is_chat else len(text)) / TOKEN_CHARACTERS),
+    if form.max_prompt_tokens is not None:
+        room = form.max_prompt_tokens * TOKEN_CHARACTERS - _num_characters(render_text(request, ""))
+        texts, num_question, num_passages = _truncate(parts, room, keep_end=form.keep_question_end)
+    rendered = render_text(request, "".join(texts))
+    return dataclasses.replace(
+        rendered,
+        num_tokens=math.ceil(_num_characters(rendered) / TOKEN_CHARACTERS),
         num_truncated_question_tokens=math.ceil(num_question / TOKEN_CHARACTERS),
         num_truncated_passage_tokens=math.ceil(num_passages / TOKEN_CHARACTERS),
     )
 
 
-def _messages(prompt: Prompt, text: str, request: Request) -> list[dict[str, str]]:
-    return as_messages(prompt, text, has_passages=bool(request.passages))
-
-
-def _length(messages: Sequence[Mapping[str, str]]) -> int:
-    return sum(len(message["content"]) for message in messages)
+def _num_characters(rendered: Rendered) -> int:
+    return len(rendered.text) + sum(len(message["content"]) for message in rendered.messages)
 
 
 def _truncate(parts: Sequence[Piece], room: int, *, keep_end: bool) -> tuple[list[str], int, int]:

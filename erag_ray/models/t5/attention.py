@@ -1,9 +1,10 @@
-"""Self-attention of T5's encoder, which does not scale scores (Raffel et al., 2020, section 2.1)."""
+"""Attention of T5, which does not scale scores (Raffel et al., 2020, section 2.1): within segments, and over states."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,6 +76,45 @@ class SegmentwiseAttention:
                 means = _by_kernel(reversed_query, key[None], value[None], mask)[0].flip(1)
             outputs[row, :length] = means.transpose(0, 1)
         return outputs.flatten(2)
+
+
+class Projections(NamedTuple):
+    """The key and value projections of the encoder states in one layer, each [heads, head, width]."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class CopiedStates:
+    """Cross-attention of rows with a copy of the encoder states each: [rows, states, width], padded to ``lengths``.
+
+    The key projection is applied to the query instead of every state, and the value projection to the weighted mean of
+    the states. Scores are the same numbers, q . (W h) = (W' q) . h, with far fewer operations for outputs with fewer
+    tokens than a head has dimensions, and without keys and values of the encoder states, of which FiD has thousands for
+    each question.
+    """
+
+    def __init__(self, states: Tensor, lengths: Sequence[int], layers: Sequence[Projections]) -> None:
+        self.states = states
+        self.layers = layers
+        self.mask = padding_mask(lengths, states.shape[1], states)
+
+    def attend(self, query: Tensor, number: int) -> Tensor:
+        """Return the means of values [rows, heads * head] for the queries [rows, heads, head] of layer ``number``."""
+        layer = self.layers[number]
+        # [rows, heads, width]: the queries in the space of the encoder states
+        projected = (query.transpose(0, 1) @ layer.keys).transpose(0, 1)
+        # the encoder states are both keys and values, and read from memory once
+        keys_values = self.states[:, None]
+        means = functional.scaled_dot_product_attention(
+            projected[:, None], keys_values, keys_values, attn_mask=self.mask, scale=1.0
+        )
+        values = means[:, 0].transpose(0, 1) @ layer.values.transpose(1, 2)
+        return values.transpose(0, 1).reshape(len(query), -1)
+
+    def select(self, index: Tensor) -> None:
+        self.states = self.states[index]
+        self.mask = None if self.mask is None else self.mask[index]
 
 
 def _by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:

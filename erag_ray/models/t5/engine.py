@@ -1,7 +1,7 @@
 """A T5 inference engine: segments are encoded once, outputs decoded greedily over the states of several segments.
 
 Compared to a general implementation it has no training, dropout, sampling or beams, and changes the order of sums in
-cross-attention (`cross_attention`). Finished sequences are evicted from the batch.
+cross-attention (`CopiedStates`). Finished sequences are evicted from the batch.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from erag_ray.models.local.early_stopping import Stop
+from erag_ray.models.local.early_stopping import Stop, up_to_stop
 from erag_ray.models.local.linear import (
     Weights,
     add_linear,
@@ -29,8 +28,7 @@ from erag_ray.models.local.linear import (
 )
 from erag_ray.models.local.memory import free_on, machine_bytes, reusable, to_device
 from erag_ray.models.local.process import KEPT_BYTES
-from erag_ray.models.t5.attention import attention_for, bias_matrix
-from erag_ray.models.t5.cross_attention import CopiedStates, Projections
+from erag_ray.models.t5.attention import CopiedStates, Projections, attention_for, bias_matrix
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, flat
 
 KINDS = ("t5", "mt5", "umt5")
@@ -77,8 +75,7 @@ class Block(NamedTuple):
     feed: Feed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stack:
+class Stack(NamedTuple):
     blocks: Sequence[Block]
     norm: Tensor
 
@@ -105,7 +102,10 @@ class Engine:
         self.max_distance = settings.relative_attention_max_distance
         self.is_gated = settings.is_gated_act
         self.is_relu = settings.dense_act_fn == "relu"
-        self.act = activation(settings.dense_act_fn, model.encoder.block[0].layer[-1].DenseReluDense.act)
+        self.act: Callable[[Tensor], Tensor] = model.encoder.block[0].layer[-1].DenseReluDense.act
+        if settings.dense_act_fn == "gelu_new":
+            # one kernel instead of the eight of transformers
+            self.act = functools.partial(functional.gelu, approximate="tanh")
         self.widest: int = max(3 * self.heads * self.head, (1 + self.is_gated) * settings.d_ff)
         self.embedding = model.get_input_embeddings().weight
         self.is_int8 = is_int8
@@ -188,19 +188,16 @@ class Engine:
     @torch.inference_mode()
     def encode(self, batch: Padded) -> Tensor:
         """Encode segments of similar length; return the states of all tokens without padding, [tokens, width]."""
-        return flat(self._encoded(to_device(batch.ids, self.device), batch.lengths), batch)
-
-    def _encoded(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        states = functional.embedding(ids, self.embedding)
-        rows, length = ids.shape
-        attend = attention_for(self._biases(self.encoder, length, bidirectional=True), lengths, length)
+        states = functional.embedding(to_device(batch.ids, self.device), self.embedding)
+        rows, length = batch.ids.shape
+        attend = attention_for(self._biases(self.encoder, length, bidirectional=True), batch.lengths, length)
         for block in self.encoder.blocks:
             layer = block.self_attention
             projected = normed_linear(states, layer.norm, self.epsilon, layer.projections)
             projected = projected.view(rows, length, 3, self.heads, self.head)
             add_linear(states, attend(projected, id(layer.bias)), layer.out)
             self._add_feed_forward(states, block.feed)
-        return normed(states, self.encoder.norm, self.epsilon)
+        return flat(normed(states, self.encoder.norm, self.epsilon), batch)
 
     def _add_feed_forward(self, states: Tensor, feed: Feed) -> None:
         arguments = (states, feed.norm, self.epsilon, feed.inner)
@@ -264,7 +261,7 @@ class _Run:
         self, engine: Engine, encoder_states: EncoderStates, start: int, ends: Sequence[int], most: int
     ) -> None:
         self.engine = engine
-        self.cross_attention = CopiedStates(encoder_states, engine.projections)
+        self.cross_attention = CopiedStates(encoder_states.states, encoder_states.lengths, engine.projections)
         num_rows, device = encoder_states.num_rows, engine.device
         self.rows = list(range(num_rows))
         """The rows of the original batch that are still in it."""
@@ -285,8 +282,10 @@ class _Run:
             assert block.cross_attention is not None
             attended = self._self_attention(states, block.self_attention, number, step)
             add_linear(states, attended, block.self_attention.out)
-            attended = self._cross_attention(states, block.cross_attention, number)
-            add_linear(states, attended, block.cross_attention.out)
+            layer = block.cross_attention
+            query = normed_linear(states, layer.norm, engine.epsilon, layer.projections)
+            query = query.view(len(states), engine.heads, engine.head)
+            add_linear(states, self.cross_attention.attend(query, number), layer.out)
             engine._add_feed_forward(states, block.feed)
         # T5 1.0 scales its states before the output layer, which does not change the order of the scores
         scores = normed_order(states, engine.decoder.norm, engine.epsilon, engine.output)
@@ -306,11 +305,6 @@ class _Run:
         weights = scores.float().softmax(dim=-1).to(states.dtype)
         means = weights[:, :, None] @ values[:, :, : step + 1]
         return means.reshape(rows, -1)
-
-    def _cross_attention(self, states: Tensor, layer: Attention, number: int) -> Tensor:
-        engine = self.engine
-        query = normed_linear(states, layer.norm, engine.epsilon, layer.projections)
-        return self.cross_attention.attend(query.view(len(states), engine.heads, engine.head), number)
 
     def ended(self, stop: Stop | None) -> list[bool]:
         """Return which rows have ended, by an end token or an early stop. Synchronises with the device once."""
@@ -353,17 +347,6 @@ class _Run:
 def _up_to_end(ids: list[int], ends: set[int]) -> list[int]:
     length = next((index + 1 for index, id_ in enumerate(ids) if id_ in ends), len(ids))
     return ids[:length]
-
-
-def up_to_stop(row: int, ids: list[int], stop: Stop) -> list[int]:
-    """Return the shortest prefix of a row's tokens for which ``stop`` is True, else all of them."""
-    lengths = range(1, len(ids))
-    return ids[: next((length for length in lengths if stop(row, ids[:length])), len(ids))]
-
-
-def activation(name: str, by_library: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the activation of feed-forward layers: one kernel of torch for gelu_new, eight in transformers."""
-    return functools.partial(functional.gelu, approximate="tanh") if name == "gelu_new" else by_library
 
 
 def first_largest(scores: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Resources
-from erag_ray.models.local.early_stopping import EarlyStopping
 from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
 from erag_ray.models.local.memory import (
     Limits,
@@ -29,17 +28,10 @@ from erag_ray.models.local.memory import (
     t5_memory_estimate,
     to_device,
 )
-from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
-from erag_ray.models.local.tokens import (
-    PieceTokenizer,
-    answer_ids,
-    check_ids,
-    check_room,
-    check_vocabulary,
-    cut_prompt,
-    probes,
-)
-from erag_ray.models.local.weights import load_settings, load_tokenizer, load_weights
+from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.models.local.pretrained import Pretrained, Segment
+from erag_ray.models.local.tokens import answer_ids
+from erag_ray.models.local.weights import load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.t5.encoder_cache import (
     EncoderCache,
@@ -52,7 +44,6 @@ from erag_ray.models.t5.encoder_cache import (
 from erag_ray.models.t5.engine import DTYPES, KINDS, Engine
 from erag_ray.prompts.prompt import Piece, pieces
 from erag_ray.prompts.request import Form, Passage, Request
-from erag_ray.store.model_sources import find_model
 from erag_ray.support.errors import InputError
 
 INT8 = "int8"
@@ -103,22 +94,22 @@ class T5Model(LocalModel):
         super().__init__(config)
         self.layout = LAYOUTS[config.kind]
         self.sees_order = not self.layout.has_passage_segments
-        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
-        self.settings = load_settings(self.source, encoder_decoder=True)
+        self.pretrained = Pretrained(config, encoder_decoder=True)
+        self.source = self.pretrained.source
+        self.settings = self.pretrained.settings
+        self.tokenizer = self.pretrained.tokenizer
+        self.pieces = self.pretrained.pieces
+        self.stopping = self.pretrained.stopping
         if config.dtype == INT8 and self.settings.model_type not in KINDS:
             raise InputError(
                 [f"reader.dtype: {INT8} is for {', '.join(KINDS)}, not {self.settings.model_type}"]
             )
-        self.tokenizer = load_tokenizer(self.source)
-        self.pieces = PieceTokenizer(self.tokenizer)
-        check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.engine: Engine | None = None
         self.uses_engine = True
         self._window: EncoderCache | None = None
-        self.stopping = EarlyStopping(self.tokenizer)
         end = self.tokenizer.eos_token_id
         self.end: Ids = () if end is None else (end,)
-        check_ids(self.pieces, [(*self.end, self.first)], self.settings.vocab_size, config.model)
+        self.pretrained.check_ids([*self.end, self.first])
 
     def load(self) -> None:
         """Load the weights.
@@ -136,24 +127,25 @@ class T5Model(LocalModel):
             self.engine = Engine(self.model, is_int8=is_int8)
 
     def fingerprint_fields(self) -> dict[str, object]:
-        fields = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
         # only for the models that are affected
         quantize = {"rounding": QUANTIZE_REVISION} if self.config.dtype == INT8 else {}
         has_engine = self.settings.model_type in KINDS and self.config.dtype != "float16"
         has_gelu = has_engine and self.settings.dense_act_fn == "gelu_new"
         gelu = {"gelu_new": GELU_NEW_REVISION} if has_gelu else {}
-        return {**super().fingerprint_fields(), **fields, **quantize, **gelu, "probes": probes(self)}
+        return {
+            **super().fingerprint_fields(),
+            **self.pretrained.fingerprint_fields(self),
+            **quantize,
+            **gelu,
+        }
 
     # --- requests in tokens ---
 
     def check(self, form: Form) -> None:
-        if form.prompt.is_chat:
-            text = f"{self.config.model} has no chat template; use a plain prompt (chat: false)"
-            raise InputError([f"reader.prompt: {text}"])
-        small = pieces(form.prompt, SMALL[0], (Passage(*SMALL[1]),))
-        (ids,) = self.pieces.tokenise([small])
-        check_ids(self.pieces, ids, self.settings.vocab_size, self.config.model)
-        check_room(small, ids, self.limit(form) - len(self.end))
+        self.pretrained.check(form, self._pieces, self.limit(form) - len(self.end))
+
+    def _pieces(self, request: Request) -> list[Piece]:
+        return pieces(request.form.prompt, request.question, request.passages)
 
     def limit(self, form: Form) -> int:
         """Return the largest number of tokens in a segment."""
@@ -172,44 +164,25 @@ class T5Model(LocalModel):
         ]
         distinct = list(dict.fromkeys(itertools.chain.from_iterable(keys)))
         parts = [pieces(forms[number].prompt, question, passages) for number, question, passages in distinct]
-        truncated = {
-            key: self._truncate(forms[key[0]], segment, ids)
-            for key, segment, ids in zip(distinct, parts, self.pieces.tokenise(parts), strict=True)
+        segments = {
+            key: self._segment(forms[key[0]], pieces_, ids)
+            for key, pieces_, ids in zip(distinct, parts, self.pieces.tokenise(parts), strict=True)
         }
         answers = answer_ids(self.pieces, requests)
         return [
-            self._prompt(request, [truncated[key] for key in row], ids)
+            self.pretrained.prompt(request, [segments[key] for key in row], ids)
             for request, row, ids in zip(requests, keys, answers, strict=True)
         ]
+
+    def _segment(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> Segment:
+        keep_question = not self.layout.has_passage_segments
+        limit = self.limit(form)
+        return self.pretrained.segment(form, parts, ids, limit, keep_question=keep_question, end=self.end)
 
     def _segments(self, request: Request) -> Sequence[tuple[Passage, ...]]:
         if not self.layout.has_passage_segments:
             return [request.passages]
         return [(passage,) for passage in request.passages] or [()]
-
-    def _prompt(
-        self, request: Request, segments: Sequence[tuple[Ids, int, int]], answers: Any
-    ) -> PromptTokens:
-        form = request.form
-        tokens, questions, passages = zip(*segments, strict=True)
-        return PromptTokens(
-            form=form,
-            segments=tokens,
-            num_truncated_question_tokens=sum(questions),
-            num_truncated_passage_tokens=sum(passages),
-            answer_ids=answers,
-            matches=self.stopping.matches(request),
-        )
-
-    def _truncate(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> tuple[Ids, int, int]:
-        tokens, num_question, num_passages = cut_prompt(
-            parts,
-            ids,
-            limit=self.limit(form) - len(self.end),
-            keep_question=not self.layout.has_passage_segments,
-            keep_end=form.keep_question_end,
-        )
-        return (*tokens, *self.end), num_question, num_passages
 
     def resources(self) -> Resources:
         return Resources(weight_bytes=self.source.weight_bytes())
@@ -225,11 +198,14 @@ class T5Model(LocalModel):
 
     def memory_estimate(self, form: Form) -> MemoryEstimate:
         most = form.max_new_tokens
-        if form.method == "loglikelihood":
-            return t5_memory_estimate(
-                self.settings, self.model.dtype, most, num_logits=most + 1, keeps_keys=True
-            )
-        return t5_memory_estimate(self.settings, self.model.dtype, most, keeps_keys=self.engine is None)
+        is_scored = form.method == "loglikelihood"
+        return t5_memory_estimate(
+            self.settings,
+            self.model.dtype,
+            most,
+            num_logits=most + 1 if is_scored else 1,
+            keeps_keys=is_scored or self.engine is None,
+        )
 
     def pass_tokens(self, forms: Collection[Form]) -> int:
         """Return the largest number of tokens, padding included, in one pass of the encoder for these forms."""
@@ -260,18 +236,15 @@ class T5Model(LocalModel):
             self._window = encode_all(self.engine.encode, arranged, self.engine.multiple)
 
     def encoder_states(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
-        if self.engine is None:
+        engine, window = self.engine, self._window
+        if engine is None:
             return encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
-        return self._cache(self.engine, prompts).gather(prompts)
-
-    def _cache(self, engine: Engine, prompts: Sequence[PromptTokens]) -> EncoderCache:
-        """Return the states of the window, or of these prompts."""
         segments = (segment for prompt in prompts for segment in prompt.segments)
-        if self._window is not None and self._window.contains(segments):
-            return self._window
-        # the states of the whole window did not fit into memory
-        passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
-        return encode_all(engine.encode, passes, engine.multiple)
+        if window is None or not window.contains(segments):
+            # the states of the whole window did not fit into memory
+            passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
+            window = encode_all(engine.encode, passes, engine.multiple)
+        return window.gather(prompts)
 
     # --- outputs ---
 
@@ -293,31 +266,23 @@ class T5Model(LocalModel):
         ids = self.model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=states.states),
             attention_mask=states.is_state.long(),
-            generation_config=self.decoding(form.max_new_tokens),
+            generation_config=self.decoding(form),
         )
         return [self.output(row) for row in ids[:, 1:].tolist()]
 
     @property
     def first(self) -> int:
         start = getattr(self.settings, "decoder_start_token_id", None)
-        return self.pad if start is None else start
+        return self._pad if start is None else start
 
     @property
-    def pad(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        # a token that was added to the tokenizer may have no row in the embedding
-        return 0 if pad is None or pad >= self.settings.vocab_size else pad
+    def _pad(self) -> int:
+        return self.pretrained.first_in_vocabulary([self.tokenizer.pad_token_id])
 
-    def decoding(self, max_new_tokens: int) -> Any:
-        """Return the settings of greedy decoding, which replace the model's generation config."""
-        return transformers.GenerationConfig(
-            max_new_tokens=max_new_tokens,
-            do_sample=False,
-            num_beams=1,
-            eos_token_id=list(self.end) or None,
-            pad_token_id=self.pad,
-            decoder_start_token_id=self.first,
-        )
+    def decoding(self, form: Form) -> Any:
+        settings = self.pretrained.decoding(form, self.end, self._pad)
+        settings.decoder_start_token_id = self.first
+        return settings
 
     def output(self, ids: list[int]) -> Output:
         """Return the output that token ids decode to, up to the end token."""

@@ -148,6 +148,11 @@ def hidden(name: str) -> Iterator[None]:
 
 
 def arguments_of(config: ReaderConfig, folder: str, max_length: int, memory_share: float) -> dict[str, Any]:
+    current = device()
+    if current.type == "cuda":
+        memory: dict[str, Any] = {"gpu_memory_utilization": GPU_SHARE * memory_share}
+    else:
+        memory = {"kv_cache_memory_bytes": min(room_on(current, memory_share), MAX_CPU_BYTES)}
     sizes = {"max_num_seqs": config.batch_size, "max_num_batched_tokens": config.batch_tokens}
     return {
         "model": folder,
@@ -157,17 +162,10 @@ def arguments_of(config: ReaderConfig, folder: str, max_length: int, memory_shar
         "seed": 0,
         "tensor_parallel_size": config.tensor_parallel_size,
         **{name: value for name, value in sizes.items() if value},
-        **memory_arguments(memory_share),
+        **memory,
         "max_model_len": max_length,
         **{name: value for name, value in config.engine_args.items() if name != "max_model_len"},
     }
-
-
-def memory_arguments(share: float) -> dict[str, Any]:
-    current = device()
-    if current.type == "cuda":
-        return {"gpu_memory_utilization": GPU_SHARE * share}
-    return {"kv_cache_memory_bytes": min(room_on(current, share), MAX_CPU_BYTES)}
 
 
 @functools.lru_cache(1 << 10)

@@ -17,7 +17,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local.likelihood import scored_answers
-from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.vllm.engine import (
     MAX_NEXT,
@@ -55,7 +55,8 @@ class VllmModel(LocalModel):
         try:
             self.tokens = CausalModel(config)
         except InputError as error:
-            raise InputError([_advised(problem) for problem in error.problems]) from error
+            needed, advice = "(causal)", "(causal, vllm): vLLM has no T5; use kind: fid or ipa"
+            raise InputError([problem.replace(needed, advice) for problem in error.problems]) from error
         if self.tokens.source.gguf_file:
             text = (
                 f"{config.model} is a GGUF file, but vllm needs safetensors; convert it, or use kind: causal"
@@ -82,9 +83,6 @@ class VllmModel(LocalModel):
     # --- requests in tokens ---
 
     def check(self, form: Form) -> None:
-        if form.prompt.is_chat and not self.tokens.tokenizer.chat_template:
-            text = f"{self.config.model} has no chat template: set reader.prompt: plain"
-            raise InputError([f"reader.prompt: {text}"])
         self.tokens.check(form)
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
@@ -110,22 +108,8 @@ class VllmModel(LocalModel):
             )
         if prompt.form.method == "loglikelihood":
             return self._scored(prompt, logprobs_of(prompt, completed))
-        return prompt.answered(self._output(prompt, completed))
-
-    def _output(self, prompt: PromptTokens, completed: Sequence[Completed]) -> Output:
-        return self.tokens.output(prompt.form, list(completed[0].output.outputs[0].token_ids))
-
-    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        outputs = {
-            index: self._output(prompt, completed) for index, prompt, completed in self._completed(prompts)
-        }
-        return [outputs[index] for index in range(len(prompts))]
-
-    def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        logprobs = {
-            index: logprobs_of(prompt, completed) for index, prompt, completed in self._completed(prompts)
-        }
-        return [logprobs[index] for index in range(len(prompts))]
+        token_ids = completed[0].output.outputs[0].token_ids
+        return prompt.answered(self.tokens.output(prompt.form, list(token_ids)))
 
     def _completed(
         self, prompts: Iterable[PromptTokens]
@@ -177,11 +161,6 @@ def installed_version() -> str:
     raise InputError([f"reader.kind: vllm: the installed package vllm has no version; {INSTALL}"])
 
 
-def _advised(problem: str) -> str:
-    """Add to a problem which other kinds support encoder-decoders."""
-    return problem.replace("(causal)", "(causal, vllm): vLLM has no T5; use kind: fid or ipa")
-
-
 def chunks_of(ids: Sequence[int]) -> list[Ids]:
     """Split ids into chunks of `MAX_NEXT`; one empty chunk if there are none."""
     return [tuple(ids[start : start + MAX_NEXT]) for start in range(0, len(ids), MAX_NEXT)] or [()]
@@ -200,11 +179,9 @@ def logprobs_of(prompt: PromptTokens, completed: Sequence[Completed]) -> list[fl
         if form.next_token:
             return ends[start].get(ids[0], -math.inf) if len(ids) == 1 else -math.inf
         whole = (*start, *ids)
-        total = answers.get(whole, 0.0) + (log_sum_exp(ends[whole].values()) if ends[whole] else 0.0)
+        total = answers.get(whole, 0.0)
+        if ends[whole]:
+            total += float(np.logaddexp.reduce(list(ends[whole].values())))
         return total if math.isnan(total) else min(total, 0.0)
 
     return [value(ids) if counts else -math.inf for ids, counts in scored_answers(prompt)]
-
-
-def log_sum_exp(values: Iterable[float]) -> float:
-    return float(np.logaddexp.reduce(list(values)))

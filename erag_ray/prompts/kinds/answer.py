@@ -7,7 +7,6 @@ the full answer, but the text may be shorter.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.request import Form
@@ -25,14 +24,9 @@ def answer_form(case: Case) -> Form:
 
 
 ANSWER = Kind(name="answer", build=answer_form)
-
-
-def _early_stopped_form(case: Case) -> Form:
-    return dataclasses.replace(answer_form(case), early_stop=case.dataset.score)
-
-
-def _gold_answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
-    return tuple(gold_answers)
-
-
-EARLY_STOPPED = Kind(name="early_stopped", build=_early_stopped_form, answers=_gold_answers)
+AUXILIARY_ANSWER = ANSWER.by_auxiliary()
+EARLY_STOPPED = Kind(
+    name="early_stopped",
+    build=lambda case: dataclasses.replace(answer_form(case), early_stop=case.dataset.score),
+    answers=lambda case, gold_answers: tuple(gold_answers),
+)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from erag_ray.measures.scores import JUDGEMENTS
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.prompt import ACCEPTED, GRADED, answer_judge_prompt
-from erag_ray.prompts.request import Form, Passage, Response
+from erag_ray.prompts.request import Form, Passage
 
 JUDGEMENT_TOKENS = 16
 """Leaves room for a word or two around the judgement."""
@@ -54,8 +54,9 @@ def judgement(text: str) -> str | None:
     return start[1].upper() if start and len(names) == 1 else None
 
 
-def _judgement(answers: Sequence[str], response: Response) -> str | None:
-    return judgement(response.text or "")
-
-
-ANSWER_JUDGE = Kind(name="answer_judge", build=_form, fold=_judgement, role="judge")
+ANSWER_JUDGE = Kind(
+    name="answer_judge",
+    build=_form,
+    fold=lambda answers, response: judgement(response.text or ""),
+    role="judge",
+)

@@ -57,14 +57,6 @@ class Case:
         return dataclasses.replace(prompt, titles=titles)
 
 
-def no_answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
-    return ()
-
-
-def nothing_wrong(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) -> str:
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """One kind of request, the same for all models and prompts.
@@ -83,11 +75,11 @@ class Kind:
 
     name: str
     build: Callable[[Case], Form]
-    answers: Callable[[Case, Sequence[str]], tuple[str, ...]] = no_answers
+    answers: Callable[[Case, Sequence[str]], tuple[str, ...]] = lambda case, gold_answers: ()
     fold: Callable[[Sequence[str], Response], Value] | None = None
     value: type[str] | type[float] = str
     role: Role = "reader"
-    check: Callable[[Sequence[str], Sequence[Sequence[int]]], str] = nothing_wrong
+    check: Callable[[Sequence[str], Sequence[Sequence[int]]], str] = lambda answers, answer_ids: ""
 
     def by_auxiliary(self) -> Kind:
         return dataclasses.replace(self, name=f"auxiliary_{self.name}", role="auxiliary_reader")

@@ -42,3 +42,4 @@ def _likelihood(answers: Sequence[str], response: Response) -> float:
 GOLD_LIKELIHOOD = Kind(
     name="gold_likelihood", build=likelihood_form, answers=continuations, fold=_likelihood, value=float
 )
+AUXILIARY_LIKELIHOOD = GOLD_LIKELIHOOD.by_auxiliary()

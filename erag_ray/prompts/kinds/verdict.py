@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from erag_ray.prompts.kinds.base import Case, Kind
+from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.likelihood import continuations, likelihood_form
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Response
-
-
-def _answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
-    return continuations(case, VERDICTS[case.family])
 
 
 def _likeliest(answers: Sequence[str], response: Response) -> str:
@@ -31,4 +27,10 @@ def _same_tokens(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) ->
     return f"reader.max_new_tokens: {longest} are too few to tell the answers apart: {', '.join(answers)}"
 
 
-VERDICT = Kind(name="verdict", build=likelihood_form, answers=_answers, fold=_likeliest, check=_same_tokens)
+VERDICT = Kind(
+    name="verdict",
+    build=likelihood_form,
+    answers=lambda case, gold_answers: continuations(case, VERDICTS[case.family]),
+    fold=_likeliest,
+    check=_same_tokens,
+)

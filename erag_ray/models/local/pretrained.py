@@ -1,0 +1,154 @@
+"""A model of transformers without its weights: config and tokenizer, prompts in tokens, and settings of decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+import transformers
+
+from erag_ray.config.reader import ReaderConfig
+from erag_ray.models.local.early_stopping import EarlyStopping
+from erag_ray.models.local.model import LocalModel, PromptTokens
+from erag_ray.models.local.tokens import PieceTokenizer, cut_prompt
+from erag_ray.models.local.weights import load_settings, load_tokenizer
+from erag_ray.models.local.word_cache import Ids
+from erag_ray.prompts.prompt import T5, Piece
+from erag_ray.prompts.request import Form, Passage, Request
+from erag_ray.store.model_sources import find_model
+from erag_ray.support.errors import InputError
+
+SMALL = "Who?", (Passage("A title", "A text."),)
+"""A short question and passage, to check that the prompt's template leaves room."""
+MIN_ROOM = 16
+PROBE = Form(method="generate", prompt=T5, max_new_tokens=8, max_prompt_tokens=64)
+# a change in tokenization must change the fingerprint: these are rendered and hashed
+PROBES = (
+    Request(PROBE, "Who wrote it?"),
+    Request(PROBE, "Who wrote it?\nAnd when?", (Passage("A title", "A text of two lines.\nHere."),)),
+    Request(PROBE, "Which?", (Passage("", "First."), Passage("Second", "word " * 5000))),
+)
+
+
+class Segment(NamedTuple):
+    """One text for the model in tokens, and the numbers of tokens cut from its question and its passages."""
+
+    ids: Ids
+    num_question: int
+    num_passages: int
+
+
+class Pretrained:
+    """Config and tokenizer of a model of transformers.
+
+    Attributes:
+        source: its files.
+        settings: the config, of transformers.
+        pieces: its tokenizer for pieces of prompts.
+        stopping: early stopping of its outputs.
+
+    Raises:
+        InputError: the files cannot be read, or model and tokenizer do not belong together.
+    """
+
+    def __init__(self, config: ReaderConfig, *, encoder_decoder: bool) -> None:
+        self.config = config
+        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
+        self.settings = load_settings(self.source, encoder_decoder=encoder_decoder)
+        self.tokenizer = load_tokenizer(self.source)
+        self.pieces = PieceTokenizer(self.tokenizer)
+        # plain text never has control tokens; those of templates are checked with the prompt
+        self.check_ids(sorted(set(self.tokenizer.get_vocab().values()) - self.pieces.control_ids))
+        self.stopping = EarlyStopping(self.tokenizer)
+
+    def fingerprint_fields(self, model: LocalModel) -> dict[str, object]:
+        """Return files, precision and tokenization of a model, as `Model.fingerprint_fields`."""
+        return {
+            "backend": "transformers",
+            "dtype": self.config.dtype,
+            "files": self.source.digests(),
+            "probes": [prompt.segments for prompt in model.render(PROBES)],
+        }
+
+    def check(self, form: Form, pieces_of: Callable[[Request], Sequence[Piece]], limit: int) -> None:
+        """Check that prompts of a form can be rendered, and that ``limit`` tokens leave room for a passage.
+
+        Raises:
+            InputError: they cannot, or it does not.
+        """
+        if form.prompt.is_chat and (self.settings.is_encoder_decoder or not self.tokenizer.chat_template):
+            text = f"{self.config.model} has no chat template; use a plain prompt (plain, or chat: false)"
+            raise InputError([f"reader.prompt: {text}"])
+        parts = pieces_of(Request(form, *SMALL))
+        (ids,) = self.pieces.tokenise([parts])
+        self.check_ids([id_ for piece_ids in ids for id_ in piece_ids])
+        template = sum(
+            len(tokens) for part, tokens in zip(parts, ids, strict=True) if part.kind == "template"
+        )
+        if limit - template < MIN_ROOM:
+            text = f"a prompt may have {limit} tokens and its fixed words take {template}; at least {MIN_ROOM} must be"
+            advice = "left for question and passages (the context minus max_new_tokens is a limit too)"
+            raise InputError([f"reader.max_prompt_tokens: {text} {advice}"])
+
+    def check_ids(self, ids: Sequence[int]) -> None:
+        """Check that every token has a row in the model's embedding.
+
+        Without a row a CPU raises IndexError, and a GPU becomes unusable for the process.
+
+        Raises:
+            InputError: one has none.
+        """
+        num_rows = self.settings.vocab_size
+        outside = next((id_ for id_ in ids if id_ >= num_rows), None)
+        if outside is not None:
+            token = self.tokenizer.convert_ids_to_tokens(outside)
+            text = f"token {token!r} has id {outside}, but the model's embedding has {num_rows} rows"
+            advice = "use the tokenizer that belongs to the model"
+            raise InputError([f"reader.model: {self.config.model}: {text}; {advice}"])
+
+    def segment(
+        self,
+        form: Form,
+        parts: Sequence[Piece],
+        ids: Sequence[Ids],
+        limit: int,
+        *,
+        keep_question: bool = False,
+        end: Ids = (),
+    ) -> Segment:
+        """Return the tokens of pieces and the end, truncated to a limit (see `cut_prompt`)."""
+        tokens, num_question, num_passages = cut_prompt(
+            parts, ids, limit=limit - len(end), keep_question=keep_question, keep_end=form.keep_question_end
+        )
+        return Segment((*tokens, *end), num_question, num_passages)
+
+    def prompt(
+        self,
+        request: Request,
+        segments: Sequence[Segment],
+        answers: tuple[Ids, ...] | None,
+        num_shared: int = 0,
+    ) -> PromptTokens:
+        return PromptTokens(
+            form=request.form,
+            segments=tuple(segment.ids for segment in segments),
+            num_shared=num_shared,
+            num_truncated_question_tokens=sum(segment.num_question for segment in segments),
+            num_truncated_passage_tokens=sum(segment.num_passages for segment in segments),
+            answer_ids=answers,
+            matches=self.stopping.matches(request),
+        )
+
+    def first_in_vocabulary(self, ids: Sequence[int | None]) -> int:
+        """Return the first of these ids that has a row in the embedding; 0 if none has."""
+        return next((id_ for id_ in ids if id_ is not None and id_ < self.settings.vocab_size), 0)
+
+    def decoding(self, form: Form, ends: Collection[int], pad: int) -> Any:
+        """Return the settings of greedy decoding, which replace the model's generation config."""
+        return transformers.GenerationConfig(
+            max_new_tokens=form.max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            eos_token_id=sorted(ends) or None,
+            pad_token_id=pad,
+        )
