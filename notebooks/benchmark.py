@@ -25,7 +25,6 @@ def main(config: BenchmarkConfig) -> None:
     from bench.figures import host_figure, served_figure
     from bench.run import costs_of, run_all
 
-    from erag_ray.extras.papers.published import published_table_2
     from erag_ray.report.charts import svg
     from erag_ray.report.console import open_console, show
     from erag_ray.report.markdown import parts_as_markdown, picture_name
@@ -54,7 +53,7 @@ def main(config: BenchmarkConfig) -> None:
         (benchmark_tables.vllm_table, table.filter(of_vllm)),
     )
     tables = [make(part) for make, part in parts if part.height]
-    tables += [published_table_2()] if "table_2" in config.parts else []
+    tables += [benchmark_tables.published_table_2()] if "table_2" in config.parts else []
     show(tables, open_console())
     drawn = (host_figure(table.filter(of_host & ~of_device)), served_figure(table.filter(of_served)))
     figures = [figure for figure in drawn if figure is not None]

@@ -79,35 +79,3 @@ def published_reproduction() -> Table:
         caption="A reproduction report of 2025: T5-small trained for one epoch, a thousandth of Wikipedia. Six of 568 "
         "answers were right, so its tau depends on six questions.",
     )
-
-
-def published_table_2() -> Table:
-    """Return Table 2 of Salemi & Zamani (SIGIR 2024)."""
-    table = read_published("erag_table_2.csv").with_columns(
-        ratio=pl.col("e2e_seconds") / pl.col("erag_seconds")
-    )
-    fields = (
-        "dataset",
-        "e2e_seconds",
-        "erag_seconds",
-        "ratio",
-        "e2e_gb",
-        "erag_query_gb",
-        "erag_document_gb",
-    )
-    return Table(
-        name="published_table_2",
-        title="Table 2 as published",
-        columns=(
-            *names("dataset"),
-            *columns(("end-to-end, s", "eRAG, s"), Format.COUNT),
-            Column("times faster", Format.NUMBER_2),
-            *columns(
-                ("end-to-end, GB", "eRAG, a query at a time, GB", "eRAG, a document at a time, GB"),
-                Format.GENERAL,
-            ),
-        ),
-        rows=tuple(plain(*row) for row in table.select(fields).iter_rows()),
-        caption="Salemi & Zamani, SIGIR 2024: T5-small with Fusion-in-Decoder on 50 documents, KILT's dev sets, on a "
-        "GPU, each side in batches that fill it; memory of batches of one query (end-to-end: one list).",
-    )

@@ -13,15 +13,13 @@ from erag_ray.analyses.columns import PER_QUERY, by_dataset, table_of
 from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.paired import pair_name
 from erag_ray.analyses.parts.formats import number, p_text, with_interval
-from erag_ray.analyses.parts.model import Column, Finding, Format, Report, Section, Verdict
+from erag_ray.analyses.parts.model import Finding, Format, Report, Section, Verdict
 from erag_ray.analyses.parts.shapes import (
     about,
-    crosstab,
     estimate,
     field,
     listing,
     name_field,
-    names,
     part_name,
     rows_of,
 )
@@ -164,13 +162,15 @@ def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Itera
 
 def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], dataset: str) -> Section:
     rows = {schema: table.filter(dataset=dataset) for schema, table in tables.items()}
-    interactions = rows[READER_INTERACTIONS]
-    orders, labels = (rows[READER_AGREEMENTS].filter(about=one) for one in (ORDER, OF_LABELS))
     words = f"{config.confidence:.0%} interval"
     readers = (name_field("reader A", "reader_a"), name_field("reader B", "reader_b"))
     parts = [
         listing(
-            rows_of(interactions.sort(pl.col("difference").abs(), descending=True, maintain_order=True)),
+            rows_of(
+                rows[READER_INTERACTIONS].sort(
+                    pl.col("difference").abs(), descending=True, maintain_order=True
+                )
+            ),
             (
                 *readers,
                 name_field("runs", pair_name),
@@ -187,20 +187,17 @@ def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], 
             **about(dataset, "interactions", "which differences of runs depend on the reader"),
         ),
         listing(
-            rows_of(orders),
-            (*readers, field("tau-b", estimate), field("questions", "num_queries", Format.COUNT)),
-            caption=f"Kendall's tau-b of the mean scores of the runs with two readers, with its bootstrap {words}.",
-            **about(dataset, "orders", "how far two readers agree on the order of the runs"),
-        ),
-        crosstab(
-            [((str(name),), part) for (name,), part in labels.group_by("reader_a", maintain_order=True)],
-            names("labels of"),
-            "reader_b",
-            {name: Column(f"answers of {name}") for name in config.readers},
-            estimate,
-            caption="Kendall's tau-b, question by question, of P by the labels of one reader and the end-to-end score "
-            f"of another, mean over runs, with its bootstrap {words}.",
-            **about(dataset, "labels", "whose labels predict whose answers"),
+            rows_of(rows[READER_AGREEMENTS]),
+            (
+                name_field("of", "about"),
+                *readers,
+                field("tau-b", estimate),
+                field("questions", "num_queries", Format.COUNT),
+            ),
+            caption=f"Kendall's tau-b with its bootstrap {words}. order: of the mean scores of the runs with two "
+            "readers. labels: question by question, of P by the labels of reader A and the end-to-end score of "
+            "reader B, mean over runs.",
+            **about(dataset, "agreements", "how far readers agree, and whose labels predict whose answers"),
         ),
     ]
     return Section(
