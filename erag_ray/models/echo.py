@@ -40,25 +40,22 @@ class EchoModel(Model):
         )
 
 
-def _passages(request: Request) -> list[str]:
-    return [f"{passage.title}\n{passage.text}" for passage in request.passages]
-
-
-def _limit(request: Request) -> int:
-    return request.form.max_prompt_tokens or CHARACTERS
+def _passages(request: Request, limit: int | None = None) -> list[str]:
+    return [f"{passage.title}\n{passage.text}"[:limit] for passage in request.passages]
 
 
 def _rendered(request: Request) -> Rendered:
-    limit, lengths = _limit(request), [len(passage) for passage in _passages(request)]
+    shown = _passages(request, request.form.max_prompt_tokens or CHARACTERS)
+    num_shown = sum(map(len, shown))
     return Rendered(
-        text="\n\n".join([request.question, *(passage[:limit] for passage in _passages(request))]),
-        num_tokens=len(request.question) + sum(min(length, limit) for length in lengths),
-        num_truncated_passage_tokens=sum(max(length - limit, 0) for length in lengths),
+        text="\n\n".join([request.question, *shown]),
+        num_tokens=len(request.question) + num_shown,
+        num_truncated_passage_tokens=sum(map(len, _passages(request))) - num_shown,
     )
 
 
 def _best_title(request: Request) -> str:
     words = frozenset(request.question.lower().split())
-    passages = [passage[: _limit(request)] for passage in _passages(request)]
+    passages = _passages(request, request.form.max_prompt_tokens or CHARACTERS)
     best = max(passages, key=lambda passage: len(words & frozenset(passage.lower().split())), default="")
     return best.partition("\n")[0]
