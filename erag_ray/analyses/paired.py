@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -58,8 +58,8 @@ def compare_runs(
         least: pairs with fewer queries judged in both are not tested.
     """
     alpha = 1 - settings.confidence
-    families: dict[Row, Family] = {}
-    pairs: list[_Pair] = []
+    families: dict[Row, tuple[Family, list[dict[str, Any]]]] = {}
+    rows: list[dict[str, Any]] = []
     for part, dataset in parts:
         of_judged = _comparable(dataset.columns)
         of_estimates = _comparable(dataset.estimated) if dataset.estimates else of_judged
@@ -67,32 +67,23 @@ def compare_runs(
             names = {**part, "dataset": dataset.dataset, **{key: name[key] for key in QUANTITY}}
             of_depth = () if name["annotator"] == END_TO_END else (name["depth"], name["cutoff"])
             key = (dataset.dataset, *(name[one] for one in OF_ANY_DEPTH), *of_depth)
-            family = families.setdefault(key, Family())
+            family, tested = families.setdefault(key, (Family(), []))
             for a, b in itertools.combinations(sorted(runs), 2):
-                row, differences = _judged(runs[a], runs[b], least)
-                test = None
+                figures, differences = _judged(runs[a], runs[b], least)
+                row = {**names, "run_a": a, "run_b": b, **figures}
+                rows.append(row)
                 if not row["reason"]:
                     if estimates is not runs:
                         # each of the two was rounded, so equal ones may differ in the last digit
                         differences = np.round(paired_differences(estimates[a], estimates[b]), TIE_DIGITS - 1)
                     clusters = dataset.draws.clusters
-                    test = family.add(differences, tuple(part.values()), clusters)
+                    family.add(differences, tuple(part.values()), clusters)
                     row["detectable"] = detectable_difference(by_cluster(differences, clusters), alpha)
-                pairs.append(_Pair({**names, "run_a": a, "run_b": b, **row}, family, test))
-    adjusted = {family: family.adjusted(alpha) for family in families.values()}
-    rows = [
-        pair.row if pair.test is None else _tested(pair.row, adjusted[pair.family][pair.test], alpha)
-        for pair in pairs
-    ]
+                    tested.append(row)
+    for family, tested in families.values():
+        for row, adjusted in zip(tested, family.adjusted(alpha), strict=True):
+            row |= _tested(row, adjusted, alpha)
     return table_of(rows, schema)
-
-
-class _Pair(NamedTuple):
-    """Two runs: what is known without the other pairs, and the test in its family (None: there is none)."""
-
-    row: dict[str, Any]
-    family: Family
-    test: int | None
 
 
 def _comparable(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[str, Floats]]]:
@@ -116,11 +107,10 @@ def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
 
 
 def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[str, Any]:
-    """Return the row of a pair with the figures that its test gives."""
+    """Return the figures of a pair that its test gives."""
     test, level = adjusted.test, adjusted.level
     needed = test.num_needed(level) if test.p_value > level else None
     return {
-        **row,
         **adjusted.figures(alpha),
         # the queries to be judged grow in proportion, where an auxiliary label predicts the rest, and with clusters
         "num_needed": needed and round_up(needed * row["num_queries"] / test.count),
