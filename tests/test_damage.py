@@ -20,7 +20,7 @@ from tiny import RunJob, Tiny, assert_same, results, table
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import stage as reading
-from erag_ray.inference.actor import Attempt
+from erag_ray.inference.actor import Attempt, Note
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
 from erag_ray.inference.work import Work
@@ -373,7 +373,7 @@ def test_damaged_facts_of_a_model_are_set_aside_and_recorded_again(
 
 
 @pytest.mark.parametrize(
-    "content", ["", "null", "{}", "[1]", "[[], 1]", '{"a": 1, "b": 2, "c": 3}', "[5, 0, 1]"]
+    "content", ["", "null", "{}", "[1]", "[[], 1]", '{"a": 1, "b": 2, "c": 3, "d": 4}', "[5, 0, 1, 2]"]
 )
 def test_a_damaged_note_of_a_block_counts_as_one_without_requests(
     tmp_path: pathlib.Path, content: str
@@ -384,7 +384,7 @@ def test_a_damaged_note_of_a_block_counts_as_one_without_requests(
     notes = tmp_path / "responses" / "echo" / "_attempts" / "job"
     (note,) = (path for path in notes.iterdir() if path.is_file())
     note.write_text(content)
-    assert attempt.read() == ([], 0, None)
+    assert attempt.read() == Note([])
 
 
 def write_part(folder: Folder, name: str) -> None:
