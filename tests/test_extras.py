@@ -24,6 +24,7 @@ JOBS_OF = {
     "gate": ["gate"],
     "label_export": ["export"],
     "papers": ["papers", "dual_labels"],
+    "readers": ["readers"],
     "sequential_test": ["settle"],
     "train": ["train"],
     "world": ["world"],
