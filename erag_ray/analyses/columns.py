@@ -138,13 +138,20 @@ def in_clusters(queries: pl.DataFrame, clusters: pl.DataFrame | None) -> pl.Data
     """
     if clusters is None:
         return queries
-    joined = queries.join(clusters, on="query_id", how="left", maintain_order="left").with_row_index("row")
-    # a query without a value is a cluster of its own
-    key = ["dataset", "cluster", pl.when(pl.col("cluster").is_null()).then("query_id").alias("by_itself")]
-    first = joined.with_columns(size=pl.len().over(key), first=pl.col("row").min().over(key))
-    ordered = first.sort("dataset", "size", "first", "row", descending=[False, True, False, False])
+    sized = with_first(queries, clusters, "dataset").with_columns(size=pl.len().over("first"))
+    ordered = sized.sort("dataset", "size", "first", "row", descending=[False, True, False, False])
     numbered = ordered.with_columns(cluster=pl.col("first").rle_id().cast(pl.Int64))
     return numbered.drop("row", "size", "first")
+
+
+def with_first(queries: pl.DataFrame, clusters: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Add the number of each query (row) and that of the first query of its cluster (first), and CLUSTERS.cluster.
+
+    A query without a value is a cluster by itself. Clusters are apart where the columns ``by`` differ.
+    """
+    joined = queries.join(clusters, on="query_id", how="left", maintain_order="left").with_row_index("row")
+    by_itself = pl.when(pl.col("cluster").is_null()).then("query_id").alias("by_itself")
+    return joined.with_columns(first=pl.col("row").min().over(*by, "cluster", by_itself))
 
 
 def _draws(queries: pl.DataFrame, settings: Settings) -> Draws:

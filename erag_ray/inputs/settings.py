@@ -161,42 +161,28 @@ def fact_notes(queries: pl.DataFrame, facts: pl.DataFrame) -> Iterator[str]:
         yield f"questions with a single fact, whose Coverage is NoisyOr: {single:,} of {sizes.height:,} with facts"
 
 
-def _cluster_counts(queries: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFrame:
-    """Return, by dataset, numbers of questions, of those by themselves, of values, and the most that share one."""
-    joined = queries.select("query_id", "dataset").join(clusters, on="query_id", maintain_order="left")
-    sized = joined.with_columns(size=pl.len().over("dataset", "cluster"))
-    named = pl.col("cluster").is_not_null()
-    return (
-        sized.group_by("dataset")
-        .agg(
-            num_queries=pl.len(),
-            by_itself=pl.col("cluster").null_count(),
-            values=pl.col("cluster").drop_nulls().n_unique(),
-            largest=pl.col("size").filter(named).max().fill_null(1),
-        )
-        .sort("dataset")
-    )
-
-
-def check_clusters(
+def cluster_notes(
     path: str, queries: pl.DataFrame, clusters: pl.DataFrame, diagnostics: Diagnostics
-) -> None:
-    """Check that each dataset has two clusters: chance cannot be told from one."""
-    for name, count, by_itself, values, _ in _cluster_counts(queries, clusters).iter_rows():
-        if count > 1 and values + by_itself < 2:
+) -> list[str]:
+    """Return what intervals and tests resample in each dataset; one cluster is an error: a test needs several."""
+    notes = []
+    joined = queries.select("query_id", "dataset").join(clusters, on="query_id", maintain_order="left")
+    for (name,), part in joined.sort("dataset").group_by("dataset", maintain_order=True):
+        sizes = part.drop_nulls("cluster")["cluster"].value_counts()["count"]
+        count, by_itself = part.height, part["cluster"].null_count()
+        num_clusters = len(sizes) + by_itself
+        if count > 1 and num_clusters < 2:
             text = f"clusters: {path}: all {count:,} questions of {name} are one cluster, and a test needs several"
             diagnostics.error("config key clusters", f"{text}. Name another path, or leave clusters out")
-
-
-def cluster_notes(path: str, queries: pl.DataFrame, clusters: pl.DataFrame) -> Iterator[str]:
-    """Yield what intervals and tests resample in each dataset."""
-    for name, count, by_itself, values, largest in _cluster_counts(queries, clusters).iter_rows():
-        if largest < 2:
-            yield f"clusters: {path}: no two questions of {name} share a value: each counts by itself"
+        if num_clusters == count:
+            notes.append(f"clusters: {path}: no two questions of {name} share a value: each counts by itself")
             continue
         others = f"; {by_itself:,} have no value and count by themselves" if by_itself else ""
-        units = f"{values + by_itself:,} clusters of up to {largest:,} questions"
-        yield f"clusters: {path}: intervals and tests of the {count:,} questions of {name} resample {units}{others}"
+        units = f"{num_clusters:,} clusters of up to {max(sizes):,} questions{others}"
+        notes.append(
+            f"clusters: {path}: intervals and tests of the {count:,} questions of {name} resample {units}"
+        )
+    return notes
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:

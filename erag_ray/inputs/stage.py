@@ -22,7 +22,6 @@ from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.evidence import Inputs, applicability_notes
 from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import (
-    check_clusters,
     check_evaluation,
     check_facts,
     check_reader_names,
@@ -332,7 +331,7 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
             }
             if schema is CLUSTERS:
                 frames[schema] = _clusters(config, inputs, tables.slices)
-                check_clusters(str(config.clusters), queries, frames[schema], diagnostics)
+                cluster_notes(str(config.clusters), queries, frames[schema], diagnostics)
             diagnostics.raise_errors()
             append(schema, frames[schema].join(queries, on="query_id", how="semi"))
             return {}
@@ -351,7 +350,7 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
         store.folder.delete_folder(CLUSTERS.name)
     else:
         clusters = sealed(CLUSTERS, {"clusters": config.clusters}, ())
-        notes += cluster_notes(config.clusters, queries, clusters)
+        notes += cluster_notes(config.clusters, queries, clusters, diagnostics)
     if uses(config.annotators, "facts"):
         facts = sealed(FACTS, {}, config.queries)
         check_facts(config, queries, facts, diagnostics)

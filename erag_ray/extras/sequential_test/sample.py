@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from erag_ray.analyses.columns import with_first
 from erag_ray.analyses.settings import Floats
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.design import importance, probabilities, random_numbers, rank_weights
@@ -128,12 +129,10 @@ def _positions(config: SettleConfig, query_ids: pl.Series, clusters: pl.DataFram
     ids = query_ids.sort()
     numbers = random_numbers(ids.to_list(), [""] * len(ids), config.seed)
     ordered = pl.DataFrame({"query_id": ids, "number": numbers}).sort("number", maintain_order=True)
-    named = ordered.join(clusters, on="query_id", how="left", maintain_order="left").with_row_index("row")
-    # clusters in the order of their first questions; one without a value is by itself
-    key = ["cluster", pl.when(pl.col("cluster").is_null()).then("query_id").alias("by_itself")]
-    first = named.with_columns(first=pl.col("row").min().over(key)).sort("first", "row")
-    return first.select(
-        "query_id", position=pl.int_range(pl.len()), cluster=pl.col("first").rle_id().cast(pl.Int64)
+    return (
+        with_first(ordered, clusters)
+        .sort("first", "row")
+        .select("query_id", position=pl.int_range(pl.len()), cluster=pl.col("first").rle_id().cast(pl.Int64))
     )
 
 

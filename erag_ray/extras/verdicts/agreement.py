@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.auxiliary import estimate_all
-from erag_ray.analyses.columns import table_of
+from erag_ray.analyses.columns import table_of, with_first
 from erag_ray.analyses.contract import Evaluation
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.measures.agreement import (
@@ -239,13 +239,8 @@ def _weights(settings: Settings, query_ids: pl.Series) -> Weights:
     """Return the bootstrap weights of these questions, by cluster if the job has some."""
     numbers = None
     if settings.clusters is not None:
-        named = pl.DataFrame({"query_id": query_ids}).join(
-            settings.clusters, on="query_id", maintain_order="left"
-        )
-        # of a cluster, the number of its first question; a question without a value is by itself
-        row = pl.int_range(pl.len())
-        first = pl.when(pl.col("cluster").is_null()).then(row).otherwise(row.min().over("cluster"))
-        numbers = named.select(first.rank("dense") - 1).to_series().cast(pl.Int64).to_numpy()
+        first = with_first(pl.DataFrame({"query_id": query_ids}), settings.clusters)["first"]
+        numbers = first.rank("dense").to_numpy().astype(np.int64) - 1
     return resample_weights(len(query_ids), settings.num_resamples, settings.seed, numbers)
 
 
