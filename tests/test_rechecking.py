@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+from collections.abc import Callable
 
 import pytest
 from tiny import Tiny
 
+from erag_ray.inference.cluster import nodes
 from erag_ray.inference.planning.plan import StagePlan, plan_stage
-from erag_ray.inference.recheck import recheck
-from erag_ray.inference.stage import run_stage
+from erag_ray.inference.recheck import Recheck, recheck, sample_of
+from erag_ray.inference.stage import Finished, are_on_gpus, run_stage
 from erag_ray.inputs.stage import prepare
+from erag_ray.models import Resources, model_class
 from erag_ray.models.echo import EchoModel
 from erag_ray.prompts.request import Failure, Request, Response
+from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import COSTS
 from erag_ray.store.tables import TableStore
 
@@ -31,30 +36,66 @@ def planned(tiny: Tiny) -> StagePlan:
     return plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
 
 
+def rechecked(tiny: Tiny, fraction: float) -> tuple[StagePlan, Recheck, Finished]:
+    """A stage that is run with a sample, whose answers are compared."""
+    some = tiny.with_config(recheck_fraction=fraction)
+    plan = planned(some)
+    done = run_stage(some.config, plan)
+    (part,) = plan.plans
+    sample = sample_of(part, fraction, some.config.seed)
+    assert sample is not None
+    return plan, recheck(sample, ResponseStore(some.config.cache_dir, part.id), done.responses, plan), done
+
+
+def answers(again: Callable[[EchoModel, Request], Response]) -> Callable[[EchoModel, Request], Response]:
+    """The echo reader's answers, and others where it is asked for again."""
+    return lambda self, request: (again if request.form.repeat < 0 else answer)(self, request)
+
+
 def test_outputs_and_scores_that_changed_are_counted(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
+    monkeypatch.setattr(EchoModel, "is_repeatable", False)
+    plan, again, done = rechecked(tiny, 1.0)
+    count = plan.plans[0].new.height
+    assert again == Recheck(num_requests=count, num_outputs=0, num_labels=0)
+    assert done.costs["num_prompt_tokens"].sum() == 2 * done.responses["num_prompt_tokens"].sum() > 0
+    monkeypatch.setattr(EchoModel, "answer", answers(changed))
+    _, found, _ = rechecked(tiny.with_config(cache_dir=str(tmp_path / "one")), 1.0)
+    assert 0 < found.num_labels < found.num_outputs < found.num_requests == count
+    _, sample, _ = rechecked(tiny.with_config(cache_dir=str(tmp_path / "two")), 0.1)
+    assert sample.num_requests == -(-count // 10)
+
+
+def test_readers_that_repeat_themselves_are_not_asked_again(tiny: Tiny, reads_here: list[int]) -> None:
     everything = tiny.with_config(recheck_fraction=1.0)
     plan = planned(everything)
     done = run_stage(everything.config, plan)
-    (part,) = plan.plans
-    assert plan.answered is not None
-    queries = plan.answered.queries
-    assert recheck(everything.config, part, done.responses, queries) is None
-    monkeypatch.setattr(EchoModel, "is_repeatable", False)
-    count = part.new.height
-    again = recheck(everything.config, part, done.responses, queries)
-    assert again is not None
-    assert again[:5] == (count, 0, 0, 0, 0)
-    assert again.done.num_prompt_tokens == done.responses["num_prompt_tokens"].sum() > 0
-    monkeypatch.setattr(EchoModel, "answer", changed)
-    found = recheck(everything.config, part, done.responses, queries)
-    assert found is not None
-    assert 0 < found.num_labels < found.num_outputs < found.num_requests == count
-    tenth = dataclasses.replace(everything.config, recheck_fraction=0.1)
-    sample = recheck(tenth, part, done.responses, queries)
-    assert sample is not None
-    assert sample.num_requests == -(-count // 10)
+    assert done.costs["num_reader_calls"].sum() == plan.plans[0].new.height
+    manifest = (tiny.folder / "out" / plan.stage / "manifest.json").read_text()
+    assert "Rechecked" not in manifest
+
+
+@pytest.mark.parametrize(("with_gpu", "in_ray"), [(False, False), (True, False), (False, True), (True, True)])
+def test_models_on_gpus_are_asked_again(
+    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch, with_gpu: bool, in_ray: bool
+) -> None:
+    everything = tiny.with_config(num_readers=None if in_ray else 0, recheck_fraction=1.0)
+    (plan,) = planned(everything).plans
+    monkeypatch.setattr("torch.cuda.is_available", lambda: with_gpu and not in_ray)
+    monkeypatch.setattr(nodes, "nodes_alive", lambda: [{"CPU": 4.0}, {"GPU": float(with_gpu)}])
+    needs, spares = (dataclasses.replace(plan, resources=Resources(num_gpus=count)) for count in (1.0, 0.0))
+    assert are_on_gpus(everything.config, needs) is with_gpu
+    assert not are_on_gpus(everything.config, spares)
+
+
+def test_engines_and_servers_are_always_asked_again() -> None:
+    assert {kind: model_class(kind).is_repeatable for kind in ("vllm", "served", "causal", "fid")} == {
+        "vllm": False,
+        "served": False,
+        "causal": True,
+        "fid": True,
+    }
 
 
 def test_the_summary_tells_what_came_of_it(
@@ -78,15 +119,10 @@ def failing(self: EchoModel, request: Request) -> Response:
 def test_a_request_that_fails_is_not_a_changed_output(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything = tiny.with_config(recheck_fraction=1.0, max_error_fraction=1.0)
-    plan = planned(everything)
-    done = run_stage(everything.config, plan)
-    (part,) = plan.plans
-    assert plan.answered is not None
     monkeypatch.setattr(EchoModel, "is_repeatable", False)
-    monkeypatch.setattr(EchoModel, "answer", failing)
-    found = recheck(everything.config, part, done.responses, plan.answered.queries)
-    assert found is not None
+    monkeypatch.setattr(EchoModel, "answer", answers(failing))
+    _, found, done = rechecked(tiny, 1.0)
+    assert done.responses["error"].null_count() == done.responses.height
     assert (found.num_outputs, found.num_labels) == (0, 0)
     assert 0 < found.num_errors < found.num_requests
     assert str(found).endswith(f"{found.num_errors} of the requests are errors, and are not compared.")
@@ -100,7 +136,5 @@ def test_costs_have_the_requests_that_were_sent_again(
     plan = planned(everything)
     run_stage(everything.config, plan)
     costs = TableStore(f"{tiny.config.out}/{plan.stage}").read(COSTS)
-    first, again = costs.sort("stage").iter_rows(named=True)
-    assert (first["stage"], again["stage"]) == (plan.stage, f"{plan.stage} recheck")
-    assert again["num_reader_calls"] == first["num_reader_calls"] == plan.plans[0].new.height
-    assert again["num_prompt_tokens"] == first["num_prompt_tokens"] > 0
+    assert costs.height == 1
+    assert costs["num_reader_calls"][0] == costs["num_requests"][0] == 2 * plan.plans[0].new.height

@@ -128,6 +128,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     end_to_end_depths: list[AtLeast1] = field(default_factory=list)
     """How many documents the reader gets end to end; several in one go (empty: only depth)."""
 
+    repeats: AtLeast1 = 1
+    """How often the reader answers each list; its score is the mean, and the report compares the spread between answers
+    with that between questions. For readers with a temperature, and servers that do not answer alike. Labels of single
+    documents are by one answer."""
+
     annotators: list[Text] = field(
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
@@ -233,8 +238,8 @@ class JobConfig(PassageKeys, QuestionKeys):
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
 
     recheck_fraction: Share = 0.01
-    """Served models: this share of the new requests is asked again at the end; the report says how many outputs and
-    scores have changed (0: none is)."""
+    """Served models, vllm, and models on GPUs, whose sums depend on the batch: this share of the new requests is asked
+    again at the end; the report says how many outputs and scores have changed (0: none is)."""
 
     max_cost: Above0 | None = None
     """Served models with price_per_million: stop, with all that was answered kept, once the new requests of one model

@@ -30,7 +30,6 @@ from erag_ray.analyses.costs import sum_costs
 from erag_ray.analyses.means import MEANS
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
-from erag_ray.store.schemas import RECHECK
 from erag_ray.store.stages.stage import read_costs
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -174,10 +173,9 @@ def safe_name(*words: str) -> str:
 
 def _costs(out: str) -> dict[str, float]:
     """Return cost/STAGE/COLUMN -> the sum over the attempts and models of a stage."""
-    costs = read_costs(out).with_columns(pl.col("stage").str.strip_suffix(RECHECK))
     return {
         f"cost/{row['stage']}/{name}": float(row[name])
-        for row in sum_costs(costs, "stage").iter_rows(named=True)
+        for row in sum_costs(read_costs(out), "stage").iter_rows(named=True)
         for name in COST_COLUMNS
         if row[name] is not None
     }

@@ -1,23 +1,41 @@
-"""Recheck of served models: a sample of requests is sent again, and outputs and scores are compared."""
+"""Recheck of models whose responses may differ: a sample is asked again, and outputs and scores are compared.
+
+The sample runs after the new requests, by the same readers. Its requests have keys of their own, so that both responses
+are in the store.
+"""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from erag_ray.config.job import JobConfig
-from erag_ray.inference.planning.pending import PendingRequests, Uses
-from erag_ray.inference.planning.plan import ModelPlan
-from erag_ray.inference.work import Done
+from erag_ray.inference.planning.pending import Uses
+from erag_ray.inference.planning.plan import ModelPlan, StagePlan
 from erag_ray.measures.scores import JUDGED, score_named, score_outputs
-from erag_ray.models import Budget, Isolation, load_model
-from erag_ray.prompts.request import Response
-from erag_ray.store.responses import KEY_COLUMNS
+from erag_ray.prompts.request import Form, Response, question_key
+from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
+
+PASSAGES_KEY = "passages_key"
+
+
+class Sample(NamedTuple):
+    """New requests of a model that are asked for again.
+
+    Attributes:
+        table: PENDING.
+        forms: of the model's requests, and then of these.
+        keys: columns question_key and passages_key of the first response, and again, the question_key of the second.
+    """
+
+    table: pa.Table
+    forms: Sequence[Form]
+    keys: pl.DataFrame
 
 
 class Recheck(NamedTuple):
@@ -29,7 +47,7 @@ class Recheck(NamedTuple):
         num_labels: those of them whose score (or other folded value) differs.
         num_judged: those of the differing outputs that a judge scores; their new scores are unknown.
         num_errors: those of the requests that are an error now or were one before; they are not compared.
-        done: counts of the requests, for the costs.
+        num_unsent: more requests, for which nothing of ``max_cost`` was left.
     """
 
     num_requests: int
@@ -37,9 +55,7 @@ class Recheck(NamedTuple):
     num_labels: int
     num_judged: int = 0
     num_errors: int = 0
-    done: Done = Done()
     num_unsent: int = 0
-    """Requests of the sample for which nothing of ``max_cost`` was left."""
 
     def __str__(self) -> str:
         judged = f" The judge scores {self.num_judged:,} of these outputs, and its scores are not compared."
@@ -52,67 +68,58 @@ class Recheck(NamedTuple):
         )
 
 
-def recheck(
-    config: JobConfig,
-    plan: ModelPlan,
-    responses: pl.DataFrame,
-    queries: pl.DataFrame | None,
-    uses: Uses | None = None,
-    max_cost: float | None = None,
-) -> Recheck | None:
-    """Send a sample of a model's new requests again.
-
-    Returns:
-        None if the model is not rechecked.
-
-    Raises:
-        JobError: the server cannot be used any more.
-    """
-    count = math.ceil(config.recheck_fraction * plan.new.height)
-    if plan.model.is_repeatable or not count:
+def sample_of(plan: ModelPlan, fraction: float, seed: int) -> Sample | None:
+    """Return a random sample of a model's new requests, rounded up; None if it is empty."""
+    count = math.ceil(fraction * plan.new.height)
+    if not count:
         return None
-    sample = plan.new[
-        np.sort(np.random.default_rng(config.seed).choice(plan.new.height, count, replace=False))
+    rows = np.sort(np.random.default_rng(seed).choice(plan.new.height, count, replace=False))
+    table, again = plan.make_requests(plan.new[rows]), [form.again for form in plan.forms]
+    fields = (table.column(name).to_pylist() for name in ("form", "question", "answers"))
+    keys = [
+        question_key(again[form], question, tuple(answers))
+        for form, question, answers in zip(*fields, strict=True)
     ]
-    table = plan.make_requests(sample)
-    load_model(plan.model)
-    plan.model.budget = Budget(plan.model.config, max_cost)
-    start = time.monotonic()
-    again = dict(Isolation(plan.model).run(PendingRequests(table, plan.forms)))
-    seconds, num_unsent = time.monotonic() - start, table.num_rows - len(again)
-    table = table.take(sorted(again))
-    rechecked = pl.DataFrame({name: table.column(name).to_numpy() for name in KEY_COLUMNS}).with_columns(
-        again=pl.Series([again[row].text for row in sorted(again)], dtype=pl.String),
-        has_failed=pl.Series([again[row].failure is not None for row in sorted(again)], dtype=pl.Boolean),
+    first = pl.DataFrame({name: table.column(name).to_numpy() for name in KEY_COLUMNS})
+    of_again = {
+        "question_key": pa.array(keys, pa.uint64()),
+        "form": pc.add(table["form"], len(again)),
+    }
+    for name, column in of_again.items():
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
+    numbered = first.with_columns(again=pl.Series(keys, dtype=pl.UInt64))
+    return Sample(table=table, forms=[*plan.forms, *again], keys=numbered)
+
+
+def recheck(sample: Sample, store: ResponseStore, responses: pl.DataFrame, plan: StagePlan) -> Recheck:
+    """Compare the responses to a sample with the first ones, RESPONSES of its model."""
+    second = sample.keys.select(pl.col("again").alias("question_key"), PASSAGES_KEY)
+    responses_again = store.lookup(second)[0].select(
+        PASSAGES_KEY,
+        again=pl.col("question_key"),
+        text=pl.col("output"),
+        has_failed=pl.col("error").is_not_null(),
     )
+    rechecked = sample.keys.join(responses_again, on=["again", PASSAGES_KEY], maintain_order="left")
     before = responses.select(*KEY_COLUMNS, "output", "error")
     both = rechecked.join(before, on=KEY_COLUMNS, maintain_order="left")
     compared = both.filter(~pl.col("has_failed"), pl.col("error").is_null())
-    differ = compared.filter(~pl.col("again").eq_missing(pl.col("output")))
-    changed = _labels_changed(differ, plan.requests, queries, uses or {})
+    differ = compared.filter(~pl.col("text").eq_missing(pl.col("output")))
+    changed = _labels_changed(differ, plan.requests, plan.queries, plan.uses)
     return Recheck(
         num_requests=both.height,
         num_outputs=differ.height,
         num_labels=changed.count(True),
         num_judged=changed.count(None),
         num_errors=both.height - compared.height,
-        done=_counts(list(again.values()), seconds),
-        num_unsent=num_unsent,
+        num_unsent=sample.keys.height - both.height,
     )
 
 
-def _counts(responses: Sequence[Response], seconds: float) -> Done:
-    names = ("num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
-    sums = {name: sum(getattr(response, name) for response in responses) for name in names}
-    return Done(num_responses=len(responses), seconds=seconds, device_seconds=seconds, **sums)
-
-
 def _labels_changed(
-    differ: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame | None, uses: Uses
+    differ: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame, uses: Uses
 ) -> list[bool | None]:
     """Apply `_is_changed` to each output, with the first question that has it."""
-    if queries is None:
-        return []
     firsts = requests.unique(KEY_COLUMNS, keep="first", maintain_order=True)
     rows = differ.join(firsts.select(*KEY_COLUMNS, "kind", "query_id"), on=KEY_COLUMNS)
     facts = queries.select("query_id", "dataset", "answers", "score")
@@ -121,7 +128,7 @@ def _labels_changed(
 
 def _is_changed(row: Mapping[str, Any], uses: Uses) -> bool | None:
     """Return whether the values of two outputs differ; None if a judge would have to score them."""
-    outputs, use = [row["output"], row["again"]], uses.get((row["kind"], row["dataset"]))
+    outputs, use = [row["output"], row["text"]], uses.get((row["kind"], row["dataset"]))
     if use is not None and (fold := use.kind.fold):
         answers = use.answers(row["answers"])
         before, after = (None if text is None else fold(answers, Response(text=text)) for text in outputs)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.output_tables import Expected, describe_outputs
 from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
-from erag_ray.inference.recheck import Recheck, recheck
+from erag_ray.inference.recheck import Sample, recheck, sample_of
 from erag_ray.inference.values import Values, fold
 from erag_ray.inference.work import Done, Work, cost_frame, cost_row, record_run
 from erag_ray.inputs.evidence import Inputs
@@ -33,10 +34,11 @@ from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
-from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, RECHECK, REQUESTS, RESPONSES
+from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
 from erag_ray.store.tables import TableStore
 from erag_ray.support.disks import enough_space
 from erag_ray.support.errors import JobError
+from erag_ray.support.logs import warn
 from erag_ray.support.progress import stage_progress
 from erag_ray.support.registry import install_advice
 
@@ -119,18 +121,50 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
-    done: dict[str, Done] = {}
+    done, samples = dict[str, Done](), dict[str, Sample | None]()
     with contextlib.ExitStack() as stack:
         if todo:
             stack.enter_context(readers_session(config))
             stack.enter_context(_enough_space(config, sum(model_plan.new.height for model_plan in todo)))
-        record_run(config, plan, _costs(plan, done, job))
+        record_run(config, plan, _costs(plan, done, job, samples))
         for model_plan in todo:
             start, limited = time.monotonic(), _with_unspent(config, costs, model_plan.id)
+            may_differ = not model_plan.model.is_repeatable or are_on_gpus(config, model_plan)
+            sample = sample_of(model_plan, config.recheck_fraction, config.seed) if may_differ else None
             run_work = run_in_process if reads_here(config) else run
-            counts = run_work(write_work(limited, tables, model_plan), limited, job)
+            try:
+                counts = run_work(write_work(limited, tables, model_plan, sample), limited, job)
+            except JobError as error:
+                counts = _counts_of_answered(model_plan, config, job, sample, error)
             done[model_plan.id] = dataclasses.replace(counts, seconds=time.monotonic() - start)
-    return _seal_responses(config, tables, plan, done, job, costs)
+            samples[model_plan.id] = sample
+    return _seal_responses(config, tables, plan, done, job, costs, samples)
+
+
+def are_on_gpus(config: JobConfig, plan: ModelPlan) -> bool:
+    """Return whether a model's requests run on GPUs, whose sums depend on the batch."""
+    if not plan.resources.num_gpus:
+        return False
+    if reads_here(config):
+        return "torch" in sys.modules and bool(sys.modules["torch"].cuda.is_available())
+    from erag_ray.inference.cluster import nodes
+
+    return bool(nodes.num_gpus_of(nodes.nodes_alive()))
+
+
+def _counts_of_answered(
+    plan: ModelPlan, config: JobConfig, job: str, sample: Sample | None, error: JobError
+) -> Done:
+    """Return the counts of a run that ended early, such as by ``max_cost``, if only some of its sample is missing.
+
+    Raises:
+        JobError: the given one, if other requests have no response.
+    """
+    store = ResponseStore(config.cache_dir, plan.id)
+    if sample is None or plan.new.join(store.keys_by(job), on=KEY_COLUMNS, how="anti").height:
+        raise error
+    warn(f"the recheck ended early: {error}")
+    return Done(**store.totals_by(job))
 
 
 def _seal_responses(
@@ -140,8 +174,9 @@ def _seal_responses(
     done: Mapping[str, Done],
     job: str,
     costs: pl.DataFrame,
+    samples: Mapping[str, Sample | None],
 ) -> Finished:
-    """Look up the responses, ask a sample again, and seal the stage; ``done``: model -> counts."""
+    """Look up the responses and those of the samples, and seal the stage; ``done``: model -> counts."""
     todo = [model_plan for model_plan in plan.plans if model_plan.id in done]
     with stage_progress("looking up responses", show=config.progress):
         collected = [_collect(config, model_plan) for model_plan in plan.plans]
@@ -149,9 +184,12 @@ def _seal_responses(
         responses = pl.concat([as_frame(RESPONSES.empty()), *(entry.responses for entry in collected)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
-    spent = _costs(plan, done, job)
-    rechecks = _rechecks(config, plan, todo, responses, pl.concat([costs, spent]))
-    spent = pl.concat([spent, _costs_of_rechecks(plan, rechecks, job)])
+    spent = _costs(plan, done, job, samples)
+    rechecks = [
+        recheck(sample, ResponseStore(config.cache_dir, name), responses.filter(model=name), plan)
+        for name, sample in samples.items()
+        if sample is not None
+    ]
     tables.write(record_run(config, plan, spent), COSTS)
     if plan.answered:
         _seal_outputs(tables, plan, plan.answered, responses)
@@ -161,9 +199,9 @@ def _seal_responses(
         plan,
         responses,
         collected,
-        _split_questions(todo, done.values())
+        _split_questions(todo, done.values(), samples)
         + _note_counts(done.values())
-        + "".join(f" {result}" for result in rechecks.values()),
+        + "".join(f" {result}" for result in rechecks),
     )
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
@@ -242,20 +280,25 @@ def _enough_space(config: JobConfig, num_requests: int) -> contextlib.AbstractCo
     return enough_space(needs)
 
 
-def write_work(config: JobConfig, tables: TableStore, plan: ModelPlan) -> Work:
-    """Write the pending requests of a model as Parquet shards, and return what readers need to run them."""
+def write_work(config: JobConfig, tables: TableStore, plan: ModelPlan, sample: Sample | None = None) -> Work:
+    """Write the pending requests of a model as Parquet shards, and return what readers need to run them.
+
+    ``sample``: of them, to be asked for again after all others.
+    """
     path = ("pending", plan.id)
     tables.folder.delete_folder(*path)
     with stage_progress("writing requests", show=config.progress):
         for number, start in enumerate(range(0, plan.new.height, ROWS_PER_SHARD)):
             shard = plan.make_requests(plan.new.slice(start, ROWS_PER_SHARD))
             tables.folder.write_parquet(shard, *path, f"part-{number:05}.parquet", row_group_size=5000)
+        if sample:
+            tables.folder.write_parquet(sample.table, *path, "part-again.parquet", row_group_size=5000)
     return Work(
         requests="/".join([tables.folder.root.rstrip("/"), *path]),
-        num_requests=plan.new.height,
+        num_requests=plan.new.height + (sample.keys.height if sample else 0),
         config=plan.model.config,
         model=plan.id,
-        forms=plan.forms,
+        forms=sample.forms if sample else plan.forms,
         resources=plan.resources,
     )
 
@@ -291,52 +334,29 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
     check_share("requests", errors.height, responses.height, named, config)
 
 
-def _costs(plan: StagePlan, done: Mapping[str, Done], job: str) -> pl.DataFrame:
+def _costs(
+    plan: StagePlan, done: Mapping[str, Done], job: str, samples: Mapping[str, Sample | None]
+) -> pl.DataFrame:
     """Return the rows of COSTS of a run, without counts for models without new requests."""
     rows = []
     for model_plan in plan.plans:
-        num_requests = int(model_plan.counts["distinct"].sum())
+        sample = samples.get(model_plan.id)
+        num_again = 0 if sample is None else sample.keys.height
+        num_requests = int(model_plan.counts["distinct"].sum()) + num_again
         key = {"stage": plan.stage, "job": job, "model": model_plan.id}
         rows.append(cost_row(key, model_plan.model.config, num_requests, done.get(model_plan.id, Done())))
     return cost_frame(rows)
 
 
-def _costs_of_rechecks(plan: StagePlan, rechecks: Mapping[str, Recheck], job: str) -> pl.DataFrame:
-    rows = []
-    for model_plan in plan.plans:
-        if again := rechecks.get(model_plan.id):
-            key = {"stage": plan.stage + RECHECK, "job": job, "model": model_plan.id}
-            rows.append(cost_row(key, model_plan.model.config, again.num_requests, again.done))
-    return cost_frame(rows)
-
-
-def _split_questions(todo: Sequence[ModelPlan], done: Iterable[Done]) -> str:
+def _split_questions(
+    todo: Sequence[ModelPlan], done: Iterable[Done], samples: Mapping[str, Sample | None]
+) -> str:
     """Return a sentence about questions in two blocks, whose shared work was done twice; "" if nothing ran."""
+    again = (sample.table["question"] for sample in samples.values() if sample is not None)
     num_questions = sum(model_plan.new["text_key"].n_unique() for model_plan in todo)
+    num_questions += sum(len(questions.unique()) for questions in again)
     num_cut = sum(counts.num_questions for counts in done) - num_questions
     return f" {num_cut:,} of {num_questions:,} new questions were split over two blocks." if todo else ""
-
-
-def _rechecks(
-    config: JobConfig,
-    plan: StagePlan,
-    todo: Sequence[ModelPlan],
-    responses: pl.DataFrame,
-    costs: pl.DataFrame,
-) -> dict[str, Recheck]:
-    with stage_progress("rechecking a sample", show=config.progress):
-        results = {
-            model_plan.id: recheck(
-                config,
-                model_plan,
-                responses.filter(model=model_plan.id),
-                plan.queries,
-                plan.uses,
-                _left_of_cost(config, costs, model_plan.id),
-            )
-            for model_plan in todo
-        }
-    return {model: result for model, result in results.items() if result is not None}
 
 
 def _note_counts(done: Iterable[Done]) -> str:

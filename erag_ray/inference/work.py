@@ -27,7 +27,7 @@ from erag_ray.models import Resources
 from erag_ray.prompts.request import Form
 from erag_ray.store.folder import Folder, as_frame
 from erag_ray.store.responses import UNREADABLE, ResponseStore
-from erag_ray.store.schemas import COSTS, RECHECK
+from erag_ray.store.schemas import COSTS
 
 ATTEMPTS = "attempts"
 """Folder in ``out`` of the records of runs."""
@@ -113,12 +113,12 @@ def cost_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
 
 def record_run(config: JobConfig, plan: StagePlan, costs: pl.DataFrame) -> pl.DataFrame:
     """Record the rows of a run; return COSTS of all runs of its stage: first these, then those of earlier ones."""
-    folder, stages, rows = Folder(config.out), (plan.stage, plan.stage + RECHECK), list[dict[str, Any]]()
+    folder, rows = Folder(config.out), list[dict[str, Any]]()
     for info in folder.infos(ATTEMPTS):
         # a record that cannot be read is left out
         with contextlib.suppress(*UNREADABLE):
             for row in folder.read_parquet(ATTEMPTS, info.base_name).to_pylist():
-                if row["stage"] in stages and row["job"] not in costs["job"]:
+                if row["stage"] == plan.stage and row["job"] not in costs["job"]:
                     rows.append(row if row["num_reader_calls"] else _by_store(row, info.mtime, config, plan))
     if costs.height:
         folder.write_parquet(costs.to_arrow(), ATTEMPTS, f"{costs['job'][0]}.parquet")

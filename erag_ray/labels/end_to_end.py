@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.annotators import score_rows
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.planning.given import given_notes, without_given
-from erag_ray.inference.planning.plan import end_to_end_lists
+from erag_ray.inference.planning.plan import answers_of_lists, end_to_end_lists
 from erag_ray.inference.stage import Finished
 from erag_ray.inputs.dependencies import end_to_end_settings
 from erag_ray.inputs.evidence import Inputs
@@ -18,9 +18,8 @@ from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import scores_of
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.measures.scores import Scoring
-from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.store.fingerprints import frame_digests
-from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, RESPONSES, UTILITY, conform
+from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, REPEATS, RESPONSES, UTILITY, conform
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure
 from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
@@ -42,7 +41,7 @@ def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> N
     with stage_progress("end-to-end scores", show=config.progress):
         stage = Stage(
             name="end-to-end scores",
-            tables=[UTILITY, LIST_OUTPUTS, LIST_TOKENS],
+            tables=[UTILITY, LIST_OUTPUTS, REPEATS, LIST_TOKENS],
             settings=end_to_end_settings(config, inputs.datasets),
             sources=digests(store, [QUERIES]),
             inputs=frame_digests(
@@ -61,12 +60,20 @@ def _make(
     scoring = scoring_of(finished.judgements)
     given = finished.plan.given.filter(pl.col("run_id") != "")
     to_request = without_given(lists, given, LIST)
-    answers = list_responses(to_request, finished.requests.filter(kind=ANSWER.name), finished.responses)
     columns = [*LIST_OUTPUTS.columns.names, "num_prompt_tokens"]
-    both = pl.concat([answers.select(columns), given.select(columns)])
+    first, *again = (
+        list_responses(to_request, finished.requests.filter(kind=kind.name), finished.responses)
+        for kind in answers_of_lists(config)
+    )
+    both = pl.concat([first.select(columns), given.select(columns)])
     rows = lists.select(LIST).join(both, on=LIST, maintain_order="left")
     outputs = rows.select(LIST_OUTPUTS.columns.names)
-    append(UTILITY, utility_of(outputs, inputs.queries, scoring))
+    repeats = [outputs, *(one.select(outputs.columns) for one in again)]
+    numbered = (one.with_columns(repeat=pl.lit(n, pl.Int32)) for n, one in enumerate(repeats, 1))
+    scores = score_rows(pl.concat(numbered), inputs.queries, scoring)
+    append(UTILITY, scores.group_by(UTILITY.key, maintain_order=True).agg(pl.col("value").mean()))
+    if again:
+        append(REPEATS, scores.select(REPEATS.columns.names))
     check_scores(scoring, config)
     append(LIST_OUTPUTS, outputs)
     append(LIST_TOKENS, rows.select(LIST_TOKENS.columns.names))

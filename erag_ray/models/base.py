@@ -68,8 +68,8 @@ class Model(ABC):
     Attributes:
         supports: the features that it has (see `prompts.request.Form.needs`).
         scores_texts: whether it computes log-likelihoods of any text, or only of a next token.
-        is_repeatable: whether the same request gets the same response; else a job asks a sample of the new ones again
-            at its end (``recheck_fraction``).
+        is_repeatable: whether the same request gets the same response on CPUs; else, and on GPUs, a job asks a sample
+            of the new ones again at its end (``recheck_fraction``).
         counts_tokens: whether ``num_output_tokens`` is counted, and an output may end at ``max_new_tokens``.
         sees_order: whether the order of passages can change a response.
         revision: increase it with every change of the code that may change a response.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, NamedTuple
 
 import xxhash
@@ -83,6 +83,8 @@ class Form:
         next_token: a log-likelihood is that of the answer as the single next token: one pass over the prompt for all
             answers, and their probabilities add up. It is -inf for an answer of several tokens, and for one with the
             token of an earlier answer.
+        repeat: 0, or 1, 2, ... for another response to the same, with another seed where the model has one;
+            -1 - repeat: that one asked for again, to see whether it is the same (`again`).
     """
 
     method: Method
@@ -94,11 +96,25 @@ class Form:
     early_stop: str | None = None
     with_end: bool = True
     next_token: bool = False
+    repeat: int = 0
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """Return a hash of all fields, in 32 hex digits."""
-        return fingerprint(asdict(self))
+        fields = asdict(self)
+        if not self.repeat:
+            # the keys of responses from before there were repeats
+            del fields["repeat"]
+        return fingerprint(fields)
+
+    @property
+    def again(self) -> Form:
+        return replace(self, repeat=-1 - self.repeat)
+
+    @property
+    def seed(self) -> int:
+        """Return what is added to the model's seed."""
+        return max(self.repeat, -1 - self.repeat)
 
     @property
     def needs(self) -> frozenset[Need]:

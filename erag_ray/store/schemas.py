@@ -32,15 +32,15 @@ COLUMNS = {
     VALUE: (
         "agreement ceiling correlation detectable device_seconds difference effect_size high high_adjusted "
         "high_read label lambda low low_adjusted low_read majority_score majority_share mean mean_read "
-        "p_adjusted p_value price price_saved seconds share share_changed share_high share_low "
-        "standard_error value"
+        "p_adjusted p_value price price_saved sd_questions sd_repeats seconds share share_changed share_high "
+        "share_low standard_error standard_error_endless standard_error_once value"
     ),
-    RANK: "cutoff deepest depth fact look place rank",
+    RANK: "cutoff deepest depth fact look place rank repeat",
     COUNT: (
         "form num_abstained num_at_limit num_cached_prompt_tokens num_copied num_correct num_distinct "
         "num_documents num_dropped num_empty num_incorrect num_misspelt num_needed num_not_asked "
         "num_output_tokens num_outputs num_positive num_prompt_tokens num_queries num_read num_reader_calls "
-        "num_readings num_requests num_runs num_saved num_truncated_passage_tokens "
+        "num_readings num_repeats num_requests num_runs num_saved num_truncated_passage_tokens "
         "num_truncated_question_tokens num_unusable num_varied peak_memory_bytes"
     ),
     FLAG: "alone closed_book list settled",
@@ -128,6 +128,7 @@ DOCUMENT_OUTPUTS = table_schema("document_outputs", "reader* query_id* doc_id* o
 """Output of a reader with a single document; null for an error."""
 LIST_OUTPUTS = table_schema("list_outputs", "reader* run_id* query_id* depth* output?")
 """Output of a reader with each list of UTILITY, including the reference runs."""
+REPEATS = table_schema("repeats", "reader* score* run_id* query_id* depth* repeat* output? value?")
 LIST_TOKENS = table_schema("list_tokens", "reader* run_id* query_id* depth* num_prompt_tokens")
 """Length of the prompt with each list of UTILITY, including the reference runs."""
 # values of questions at a path of their records, or other properties, to report them separately
@@ -161,8 +162,6 @@ COSTS = table_schema(
 )
 """A row for each run of a stage (job) and each model, killed runs included. Only the last run has num_requests, the
 others have 0, since they had the same requests: sums over rows are right."""
-RECHECK = " recheck"
-"""End of COSTS.stage for the requests that were sent again."""
 
 TABLES = {table.name: table for table in list(globals().values()) if isinstance(table, TableSchema)}
 """All tables defined above."""

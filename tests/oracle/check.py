@@ -40,6 +40,7 @@ TABLES = {
     "utility": ("reader score run_id query_id depth", "value"),
     "document_outputs": ("reader query_id doc_id", "output"),
     "list_outputs": ("reader run_id query_id depth", "output"),
+    "repeats": ("reader score run_id query_id depth repeat", "output value"),
     "list_tokens": ("reader run_id query_id depth", "num_prompt_tokens"),
     "per_query": (f"query_id {_COLUMN.removeprefix('dataset ')}", "value"),
     "means": (_COLUMN, _MEAN),

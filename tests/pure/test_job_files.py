@@ -50,6 +50,7 @@ def digest(name: str) -> str:
 def test_every_file_gives_the_values_that_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("ERAG_RAY_DATA", "/data")
+    monkeypatch.setenv("ERAG_RAY_CHAT", "chat")
     monkeypatch.setenv("HOME", "/home")
     digests = {name: digest(name) for name in NAMES if not name.startswith(NO_JOB)}
     if os.environ.get("ERAG_RAY_DIGESTS") == "write":

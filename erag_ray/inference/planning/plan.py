@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from erag_ray.annotators import request_specs
 from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.runs.entries import pairs
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.inference.output_tables import NO_ANSWERS, SINGLE_DOCUMENT
@@ -47,7 +48,7 @@ from erag_ray.models import (
     render_isolated,
     resources_of,
 )
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED, repeated_answer
 from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.prompt import VERDICTS
@@ -121,6 +122,11 @@ class StagePlan:
         return [{"model": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)]
 
 
+def answers_of_lists(config: JobConfig) -> list[Kind]:
+    """Return the kinds of request for the answers to a list: the answer, and its repeats."""
+    return list(map(repeated_answer, range(config.repeats)))
+
+
 def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """Return the lists of end-to-end evaluation: columns run_id, query_id, depth, doc_ids.
 
@@ -183,13 +189,15 @@ def plan_stage(
         of_documents, of_lists = _to_ask(config, of_documents, of_lists, given)
     parts = [] if of_documents is None else [_by_label_kind(config, inputs, of_documents)]
     if of_lists is not None:
-        parts.append(of_lists.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids"))
+        names = (pl.lit(kind.name).alias("kind") for kind in answers_of_lists(config))
+        parts += [of_lists.select(name, "query_id", "doc_ids") for name in names]
     further = [
         part.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids", purpose=pl.lit(purpose))
         for purpose, part in (more or {}).items()
     ]
     lists = pl.concat([_NO_LISTS, *parts, *further], how="diagonal")
-    kinds = [ANSWER, EARLY_STOPPED, VERDICT, *(spec.kind for spec in request_specs(config.annotators))]
+    annotators = (spec.kind for spec in request_specs(config.annotators))
+    kinds = [*answers_of_lists(config), EARLY_STOPPED, VERDICT, *annotators]
     plan = plan_lists(config, inputs, stage, lists, kinds)
     families = {name: dataset.family for name, dataset in inputs.datasets.items()}
     verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
@@ -378,6 +386,8 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
     for model_plan in plan.plans:
         yield from model_plan.model.notes()
         yield from model_plan.repaired
+        if any(form.repeat for form in model_plan.forms) and _is_greedy(model_plan.model.config):
+            yield f"{model_plan.id}: repeated answers of a greedy reader (temperature 0) differ by rounding alone"
         for row in model_plan.counts.iter_rows(named=True):
             yield (
                 f"{model_plan.id}: {row['kind']}, {row['lists']}: {row['asked']:,} in total, "
@@ -389,6 +399,10 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
             yield f"{model_plan.id}: {estimate}"
             if model_plan.model.config.price_per_million:
                 yield f"{model_plan.id}: {_price(model_plan)}"
+
+
+def _is_greedy(config: ReaderConfig) -> bool:
+    return config.kind != "function" and not (config.temperature or config.extra_body.get("temperature"))
 
 
 def _estimate(plan: ModelPlan) -> str:

@@ -88,9 +88,9 @@ def body_of(
     return {**common_fields(config), **prompt, token_field: max_tokens, **fields, **config.extra_body}
 
 
-def common_fields(config: ReaderConfig) -> dict[str, Any]:
-    """Return the fields of all requests."""
-    seed = {} if config.request_seed is None else {"seed": config.request_seed}
+def common_fields(config: ReaderConfig, more_seed: int = 0) -> dict[str, Any]:
+    """Return the fields of all requests; ``more_seed`` is what a request's form adds to the seed."""
+    seed = {} if config.request_seed is None else {"seed": config.request_seed + more_seed}
     return {"model": config.model, "temperature": config.temperature, **seed}
 
 

@@ -294,7 +294,8 @@ class ServedModel(Model):
     def _body(self, request: Request, rendered: Rendered) -> dict[str, Any]:
         form, api = request.form, self.config.api
         prompt = {"messages": list(rendered.messages)} if api == "chat" else {"prompt": rendered.text}
-        body = {**common_fields(self.config), **prompt, self.handshake.token_field: form.max_new_tokens}
+        fields = common_fields(self.config, form.seed)
+        body = {**fields, **prompt, self.handshake.token_field: form.max_new_tokens}
         if form.method == "loglikelihood":
             body |= {self.handshake.token_field: 1, **logprob_fields(self.config)}
         return {**body, **self.config.extra_body}

@@ -45,6 +45,7 @@ class VllmModel(LocalModel):
     """Greedy decoding by ``vllm.LLM``, with the same token ids as `CausalModel`."""
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
+    is_repeatable: ClassVar[bool] = False
     revision: ClassVar[int] = 2
     default_prompt: ClassVar[str] = "question_first"
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")

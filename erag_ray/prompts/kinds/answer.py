@@ -7,6 +7,7 @@ the full answer, but the text may be shorter.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.request import Form
@@ -24,6 +25,19 @@ def answer_form(case: Case) -> Form:
 
 
 ANSWER = Kind(name="answer", build=answer_form)
+"""The reader's output to a question with passages."""
+
+
+@functools.cache
+def repeated_answer(repeat: int) -> Kind:
+    """Return the kind of an answer that is asked for again; `ANSWER` is repeat 0."""
+    if not repeat:
+        return ANSWER
+    return Kind(
+        name=f"answer_{repeat + 1}", build=lambda case: dataclasses.replace(answer_form(case), repeat=repeat)
+    )
+
+
 AUXILIARY_ANSWER = ANSWER.by_auxiliary()
 EARLY_STOPPED = Kind(
     name="early_stopped",
