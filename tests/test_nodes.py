@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +18,8 @@ import ray.cluster_utils
 from crashes import NUM_REQUESTS, ROOT, interrupted
 from failing import MARK
 from quiet_ray import ENVIRONMENT
+from ray._raylet import GcsClient
+from ray.core.generated import autoscaler_pb2
 from two_nodes import MARKS, QUICK, is_reader, on_two_readers
 
 pytestmark = MARKS
@@ -99,3 +103,60 @@ def test_every_request_is_read_once_by_a_reader_that_fails(
     assert (tmp_path / "mark").exists()
     assert (counts.lost, counts.repeated) == (0, 0)
     assert counts.again <= NUM_REQUESTS // 3
+
+
+NUM_ENDS, INTERVAL, LATENCY = 8, 1.0, 0.2
+LOADED = 3.0
+"""Age in seconds of a process that has loaded its model: three in a row that end before are the end of the job."""
+
+
+def end_readers(number: int) -> None:
+    """Send a signal to readers that run, one after the other."""
+    draw, ended = random.Random(number), set[int]()
+    deadline = time.monotonic() + 240
+    while len(ended) < NUM_ENDS:
+        assert time.monotonic() < deadline, f"the job was done after {len(ended)} ends"
+        time.sleep(draw.uniform(0.1, 0.5))
+        readers = [one for one in reader_processes() if one.pid not in ended]
+        for process in [one for one in readers if time.time() > one.create_time() + LOADED][:1]:
+            process.send_signal(number)
+            ended.add(process.pid)
+
+
+def drain_a_node(cluster: Cluster, workers: list[Any]) -> None:
+    """As a provider's notice does: the node ends 15 s after Ray has been told."""
+    address, node = cluster.gcs_address, workers[1].node_id
+    reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
+    deadline = int((time.time() + 15) * 1000)
+    accepted, why = GcsClient(address).drain_node(node, reason, "the machine is taken back", deadline)
+    assert accepted, why
+    time.sleep(15)
+    assert {process.pid for process in reader_processes()} == set(pids_on(workers[0]))
+    cluster.remove_node(workers[1])
+
+
+def pids_on(worker: Any) -> list[int]:
+    raylet = psutil.Process(worker.all_processes["raylet"][0].process.pid)
+    return [process.pid for process in raylet.children(recursive=True) if is_reader(process)]
+
+
+@pytest.mark.parametrize("notice", ["SIGTERM", "a drained node", "SIGKILL, which is none"])
+def test_with_notice_nothing_is_read_twice(
+    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, notice: str
+) -> None:
+    config = on_two_readers(tmp_path)
+    reader = dataclasses.replace(config.reader, kind="failing:Counts", simulated_latency_seconds=LATENCY)
+    slow = dataclasses.replace(
+        config, reader=reader, write_every_seconds=INTERVAL, max_error_fraction=1.0, rows_per_block=60
+    )
+    if notice == "a drained node":
+        counts = interrupted(slow, notice, lambda: drain_a_node(*cluster))
+    else:
+        counts = interrupted(slow, notice, lambda: end_readers(getattr(signal, notice.partition(",")[0])))
+    assert (counts.lost, counts.repeated, counts.again) == (0, 0, 0)
+    num_answers = len((tmp_path / "mark").read_text().splitlines())
+    print(f"computed twice: {num_answers - NUM_REQUESTS}")
+    if notice.startswith("SIGKILL"):
+        assert 0 < num_answers - NUM_REQUESTS <= NUM_ENDS * (INTERVAL / LATENCY + 1)
+    else:
+        assert num_answers == NUM_REQUESTS

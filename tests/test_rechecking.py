@@ -83,6 +83,7 @@ def test_models_on_gpus_are_asked_again(
     everything = tiny.with_config(num_readers=None if in_ray else 0, recheck_fraction=1.0)
     (plan,) = planned(everything).plans
     monkeypatch.setattr("torch.cuda.is_available", lambda: with_gpu and not in_ray)
+    monkeypatch.setattr("ray.is_initialized", lambda: in_ray)
     monkeypatch.setattr(nodes, "nodes_alive", lambda: [{"CPU": 4.0}, {"GPU": float(with_gpu)}])
     needs, spares = (dataclasses.replace(plan, resources=Resources(num_gpus=count)) for count in (1.0, 0.0))
     assert are_on_gpus(everything.config, needs) is with_gpu

@@ -6,6 +6,9 @@ finds a note isolates the request: it skips what was written, runs a few request
 Requests that were running when a process died are run one by one, and one that kills its process alone becomes an
 error of kind ``resource``, so that all others get their responses.
 
+A process that gets notice of its end (SIGTERM, or its node is drained) writes what it has, also of the batch in hand if
+that ends soon, and ends. Its note says so, and the next process goes on with what is missing, without isolation.
+
 An error after which a process cannot use its GPU (an illegal access, a failed assertion, broken memory) ends the
 process in the same way, but not the job.
 """
@@ -17,9 +20,9 @@ import gc
 import json
 import os
 import platform
+import signal
 import sys
 import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -74,6 +77,10 @@ COUNTED = (
 UNKNOWN_REASON = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
 """Maximum of consecutive processes that end for a known reason in one block without any response; then the job ends."""
+DRAINED = "drained"
+"""Reason of a process that got notice of its end."""
+DRAIN_SECONDS = 5.0
+"""How long a process that got notice waits for the batch in hand."""
 MAX_LOADS = 3
 """Maximum of consecutive processes of an actor that end while loading the model; then the job ends."""
 Keys = list[list[int]]
@@ -131,6 +138,10 @@ class Attempt:
         self._last = note
         self._folder.write_bytes(json.dumps(note).encode(), *self._path)
 
+    def write_drained(self, slowest: float) -> None:
+        """Write that this process got notice and has written all that it had."""
+        self._write(Note([], reason=DRAINED, slowest=slowest))
+
     def delete(self) -> None:
         """Delete the note: the block is done."""
         self._folder.delete(*self._path)
@@ -180,6 +191,8 @@ class ModelActor:
         self._coordinator, self._process = coordinator, uuid.uuid4().hex
         self._writer: Writer | None = None
         self._is_stopping = False
+        self._notice, self._is_idle = threading.Event(), threading.Event()
+        self._is_idle.set()
         self._fault: InputError | JobError | None = None
         # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
@@ -201,6 +214,9 @@ class ModelActor:
         if coordinator is not None:
             self._report(has_written=False)
             threading.Thread(target=self._keep_reporting, daemon=True).start()
+            if threading.current_thread() is threading.main_thread():
+                # in place of Ray's handler, which ends the process at once
+                signal.signal(signal.SIGTERM, lambda *_: self._notice.set())
 
     @contextlib.contextmanager
     def _counting_loads(self) -> Iterator[None]:
@@ -225,16 +241,20 @@ class ModelActor:
 
         budget = self._budget
         report = (self._process, self.num_responses, budget.spent, budget.in_flight, has_written)
-        orders: Orders = ray.get(self._coordinator.report.remote(*report))
+        node = ray.get_runtime_context().get_node_id()
+        orders: Orders = ray.get(self._coordinator.report.remote(*report, node))
         budget.limit, budget.may_grow = orders.limit, orders.may_grow
         self._is_stopping = orders.is_stopping
+        if orders.is_draining:
+            self._notice.set()
 
     def _keep_reporting(self) -> None:
         from ray.exceptions import RayError
 
         has_written = False
         while True:
-            time.sleep(STOPPING_REPORT_SECONDS if self._is_stopping else REPORT_SECONDS)
+            if self._notice.wait(STOPPING_REPORT_SECONDS if self._is_stopping else REPORT_SECONDS):
+                self._drain()
             if self._is_stopping:
                 if self._writer is not None:
                     self._writer.write()
@@ -246,20 +266,35 @@ class ModelActor:
                 self._budget.may_grow = False
                 return
 
+    def _drain(self) -> None:
+        """Write what there is, and at the end of the batch in hand the rest, and end this process."""
+        try:
+            for seconds in (DRAIN_SECONDS, 0.0):
+                if self._writer is not None:
+                    self._writer.write()
+                self._is_idle.wait(seconds)
+            if self._attempt is not None:
+                self._attempt.write_drained(self._watchdog.slowest)
+        finally:
+            os._exit(1)
+
     def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
         return Isolation(_loaded(config, model, memory_share))
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
             raise self._fault
+        self._is_idle.clear()
         self._notes = Counter()
         self._attempt = attempt = Attempt(self.store, self.job, requests)
-        last = attempt.read()
+        todo, last = requests, attempt.read()
+        if last is not None and last.reason == DRAINED:
+            todo, last = without(requests, self.store.keys_by(self.job)), None
         if last is None:
             attempt.write_running(slowest=self._watchdog.slowest)
         try:
             if last is None:
-                self._run(requests)
+                self._run(todo)
             else:
                 self._run_isolated(requests, attempt, last)
         except RuntimeError as error:
@@ -267,6 +302,8 @@ class ModelActor:
                 raise
             self._end(error)
         attempt.delete()
+        self._attempt = None
+        self._is_idle.set()
         yield {
             "notes": [json.dumps(self._notes)],
             "num_questions": [pc.count_distinct(requests.column("question")).as_py()],
@@ -305,9 +342,10 @@ class ModelActor:
                 writer.add(item)
                 num_responses += 1
                 num_good += response.failure is None
-                if self._is_stopping:
+                if self._is_stopping or self._notice.is_set():
                     del responses  # which ends requests in flight
-                    # the report writes the responses, and the driver ends this process
+                    self._is_idle.set()
+                    # the reporting thread writes the responses, and ends this process, or the driver does
                     threading.Event().wait()
                 if self._is_spent(response):
                     break

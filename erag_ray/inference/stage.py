@@ -147,9 +147,11 @@ def are_on_gpus(config: JobConfig, plan: ModelPlan) -> bool:
         return False
     if reads_here(config):
         return "torch" in sys.modules and bool(sys.modules["torch"].cuda.is_available())
+    import ray
+
     from erag_ray.inference.cluster import nodes
 
-    return bool(nodes.num_gpus_of(nodes.nodes_alive()))
+    return ray.is_initialized() and bool(nodes.num_gpus_of(nodes.nodes_alive()))
 
 
 def _counts_of_answered(

@@ -32,6 +32,15 @@ class Exits(EchoModel):
         return super().answer(request)
 
 
+class Counts(EchoModel):
+    """Writes a line into the file that ``ERAG_RAY_TEST_MARK`` names for each answer."""
+
+    def answer(self, request: Request) -> Response:
+        with open(os.environ[MARK], "a") as lines:
+            lines.write(f"{request.question} {[passage.title for passage in request.passages]}\n")
+        return super().answer(request)
+
+
 class Refuses(EchoModel):
     """Refuses lists of which a document has one of these titles last; without documents it says copper."""
 
