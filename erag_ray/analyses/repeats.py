@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.analyses.contract import READER, Analysis, Evaluation, View
 from erag_ray.analyses.parts.model import Finding, Format, Part
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
-from erag_ray.data.runs.references import REFERENCES
+from erag_ray.data.runs.references import REFERENCE_NAMES
 from erag_ray.store.schemas import QUERIES, REPEATS, table_schema
 from erag_ray.support.progress import StageProgress
 
@@ -40,7 +40,7 @@ def repeat_spreads(repeats: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame
         mean=value.mean(), once=value.var(), count=pl.len(), noise=value.var() / pl.len()
     )
     of_each = counts.filter(pl.col("count") > 1).rename({"run_id": "run_a"}).with_columns(run_b=pl.lit(""))
-    of_runs = of_each.filter(~pl.col("run_a").is_in(REFERENCES)).drop("run_b")
+    of_runs = of_each.filter(~pl.col("run_a").is_in(REFERENCE_NAMES)).drop("run_b")
     others = of_runs.rename({"run_a": "run_b"} | {name: f"{name}_b" for name in SPREADS})
     both = of_runs.join(others, on=[*LIST, "query_id"]).filter(pl.col("run_a") < pl.col("run_b"))
     differences = both.with_columns(
@@ -83,45 +83,36 @@ def show(view: View) -> Iterator[Part]:
     if rows.is_empty():
         return
     yield listing(
-        rows_of(rows),
+        rows_of(rows.sort(pl.col("run_b") != "", maintain_order=True)),
         (
             name_field("run", _name),
             field("documents", "depth", Format.COUNT),
             field("mean", "mean"),
             field("answers", "num_repeats", Format.COUNT, "Answers to each list"),
-            field("spread of questions", "sd_questions", meaning="Standard deviation between questions"),
+            field("sd questions", "sd_questions", meaning="Standard deviation between questions"),
+            field("sd answers", "sd_repeats", meaning="Standard deviation between answers to a list"),
+            field("share", "share", Format.SHARE, "Part of the variance of the mean that comes from answers"),
+            field("if one", lambda row: _width(row, "once"), meaning="Width of the interval, of this one"),
             field(
-                "spread of answers", "sd_repeats", meaning="Standard deviation between answers to one list"
-            ),
-            field("share of answers", "share", Format.SHARE, "Part of the variance of the mean"),
-            field("with one answer", _once, meaning="Width of the interval, as a multiple of this one"),
-            field(
-                "with endless answers", _endless, meaning="Width of the interval, as a multiple of this one"
+                "if endless", lambda row: _width(row, "endless"), meaning="Width of the interval, of this one"
             ),
         ),
         caption="Of each run's mean score, and of the difference of two runs (a - b): standard deviations between "
-        "questions and between answers to one list, and the part of the mean's variance that comes from answers. The "
-        "last two columns: how wide the interval would be with one answer to each list, and with endlessly many, as a "
-        "multiple of what it is. All intervals of means and differences have both spreads in them.",
+        "questions and between answers to one list; the share of the mean's variance that comes from answers; and how "
+        "wide the interval would be with one answer to each list, and with endlessly many, as a multiple of its width. "
+        "All intervals of means and differences have both spreads in them.",
         **view.about("repeats", "spread between answers and between questions"),
     )
     yield from _findings(view, rows)
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    return f"{row['run_a']} - {row['run_b']}" if row["run_b"] else str(row["run_a"])
+    return " - ".join(REFERENCE_NAMES.get(name, name) for name in (row["run_a"], row["run_b"]) if name)
 
 
-def _once(row: Mapping[str, Any]) -> float | None:
-    return _ratio(row, "standard_error_once")
-
-
-def _endless(row: Mapping[str, Any]) -> float | None:
-    return _ratio(row, "standard_error_endless")
-
-
-def _ratio(row: Mapping[str, Any], name: str) -> float | None:
-    return row[name] / row["standard_error"] if row["standard_error"] else None
+def _width(row: Mapping[str, Any], answers: str) -> float | None:
+    """Return how wide the interval would be, as a multiple of its width."""
+    return row[f"standard_error_{answers}"] / row["standard_error"] if row["standard_error"] else None
 
 
 def _findings(view: View, rows: pl.DataFrame) -> Iterator[Finding]:
@@ -139,7 +130,7 @@ def _findings(view: View, rows: pl.DataFrame) -> Iterator[Finding]:
             text = (
                 f"{head}: {row['share']:.0%} of the variance of {row['run_a']}'s mean comes from its answers"
             )
-            wider = _once(row)
+            wider = _width(row, "once")
             if wider is not None and wider > 1:
                 text += f"; with one answer each its interval would be {wider:.2f} times as wide"
         yield Finding(topic="certainty", text=text)
