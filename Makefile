@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers study reader test test-fast test-avx2 test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
+.PHONY: demo papers study chat-study reader test test-fast test-avx2 test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -19,7 +19,7 @@ papers: .venv/installed  ## the papers' tables and figures on a generated world;
 	done
 	$(BIN)/python jobs/papers.py --config jobs/papers/papers.yaml
 
-study: .venv/installed  ## which label predicts the end-to-end score, and what eRAG's misses: a generated world, and hotpot500 where ERAG_RAY_DATA has it
+study: .venv/installed  ## which label predicts the end-to-end score, and what eRAG's misses: a generated world
 	$(BIN)/python jobs/world.py --config jobs/study/world.yaml
 	$(BIN)/python jobs/retrieve.py --config jobs/study/runs.yaml
 	$(BIN)/python notebooks/mixed_runs.py results/study/runs 10 \
@@ -30,9 +30,13 @@ study: .venv/installed  ## which label predicts the end-to-end score, and what e
 	$(BIN)/python jobs/retrieve.py --config jobs/study/runs.yaml --config jobs/study/training_runs.yaml
 	$(BIN)/python jobs/train.py --config jobs/study/abstaining_reader.yaml
 	$(BIN)/python jobs/compare.py --config jobs/study/abstaining.yaml
-	test -z "$$ERAG_RAY_DATA" || $(BIN)/python jobs/compare.py --config jobs/study/hotpot500.yaml
-	$(BIN)/python notebooks/study.py results/study/page results/study/compare results/study/credit results/study/udcg \
-	  $$(test -z "$$ERAG_RAY_DATA" || echo results/study/hotpot500)
+	$(BIN)/python notebooks/study.py results/study/page results/study/compare results/study/credit results/study/udcg
+
+chat-study: export ERAG_RAY_CHAT := $(or $(ERAG_RAY_CHAT),Qwen/Qwen2.5-Coder-0.5B-Instruct)
+chat-study: .venv/installed  ## the same for a chat reader that may abstain, on real questions in the folder ERAG_RAY_DATA: an hour on two cores
+	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/hotpot500.yaml
+	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/kilt_mini.yaml
+	$(BIN)/python notebooks/study.py results/study/chat results/study/hotpot500 results/study/kilt_mini
 
 reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again from nothing, and its quality
 	$(BIN)/python jobs/world.py --config jobs/reader/world.yaml

@@ -160,3 +160,25 @@ def test_with_notice_nothing_is_read_twice(
         assert 0 < num_answers - NUM_REQUESTS <= NUM_ENDS * (INTERVAL / LATENCY + 1)
     else:
         assert num_answers == NUM_REQUESTS
+
+
+def test_readers_start_on_nodes_that_join_and_none_is_missed_when_they_leave(
+    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path
+) -> None:
+    made, workers = cluster
+    config = dataclasses.replace(on_two_readers(tmp_path), max_readers=8, rows_per_block=10)
+    slow = dataclasses.replace(config, reader=dataclasses.replace(config.reader, simulated_latency_seconds=0.2))
+
+    def come_and_go() -> None:
+        """A node comes, gets a reader, and leaves when that has read."""
+        add_a_node(made, workers)
+        deadline = time.monotonic() + 60
+        while not pids_on(workers[-1]):
+            assert time.monotonic() < deadline, "no reader on the node that has joined"
+            time.sleep(0.2)
+        print(f"{len(reader_processes())} readers, two at the start")
+        time.sleep(3.0)
+        made.remove_node(workers.pop())
+
+    counts = interrupted(slow, "nodes come and go", come_and_go)
+    assert (counts.lost, counts.repeated) == (0, 0)

@@ -220,6 +220,10 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0, and where Ray is not
     installed: none, this process reads)."""
 
+    max_readers: AtLeast1 | None = None
+    """Reader actors that there may be once nodes join (null: no more than at the start). A reader on a node that leaves
+    goes on elsewhere."""
+
     wait_for_gpus: AtLeast1 | None = None
     """GPUs that the cluster is to have: the job waits for them (null: what is there)."""
 

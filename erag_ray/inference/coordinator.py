@@ -83,9 +83,12 @@ class Coordinator:
 
     def _is_draining(self, node: str) -> bool:
         if node and time.monotonic() > self._looked_at + LOOK_SECONDS:
-            from ray._private.state import state
+            self._looked_at = time.monotonic()
+            # Ray has no public call for it: where this one fails, only SIGTERM gives notice
+            with contextlib.suppress(Exception):
+                from ray._private.state import state
 
-            self._draining, self._looked_at = state.get_draining_nodes(), time.monotonic()
+                self._draining = state.get_draining_nodes()
         return node in self._draining
 
     def num_responses(self) -> int:

@@ -64,12 +64,20 @@ class Pool:
         num_cpus: logical CPUs of each; 0 reserves none.
         num_gpus: GPUs of each.
         num_together: the maximum of actors that share the memory of one GPU or, without GPUs, of one node.
+        most: number of actors once nodes have joined; those that reserve nothing are not more than at the start.
     """
 
     size: int
     num_cpus: int
     num_gpus: float
     num_together: int = 1
+    most: int = 0
+
+    @property
+    def strategy(self) -> ray.data.ActorPoolStrategy:
+        if self.most <= self.size or not (self.num_cpus or self.num_gpus):
+            return ray.data.ActorPoolStrategy(size=self.size)
+        return ray.data.ActorPoolStrategy(min_size=1, max_size=self.most, initial_size=self.size)
 
     @property
     def num_threads(self) -> int:
@@ -117,7 +125,8 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     # of readers that reserve no CPUs, all may be on one node
     on_a_node = min(size, max(int(node.get("CPU", 0)) // num_cpus for node in nodes)) if num_cpus else size
     num_together = max(gpu_room(1, num_gpus), 1) if num_gpus else on_a_node
-    return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together)
+    most = max(size, config.max_readers or 0)
+    return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together, most=most)
 
 
 def actors_per_gpu(
@@ -161,7 +170,7 @@ def block_rows(
         speed: responses per second of one reader, if known: a block takes `BLOCK_SECONDS` at most.
         in_flight: concurrent requests of one reader: a block has several rounds of them.
     """
-    even = num_requests // (pool.size * BLOCKS_PER_READER)
+    even = num_requests // (max(pool.size, pool.most) * BLOCKS_PER_READER)
     most = FIRST_BLOCK if speed is None else min(int(speed * BLOCK_SECONDS), MAX_BLOCK)
     return config.rows_per_block or max(min(even, most), MIN_BLOCK, ROUNDS_IN_FLIGHT * in_flight)
 
@@ -178,7 +187,8 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     store = ResponseStore(config.cache_dir, work.model)
     rows = block_rows(config, work.num_requests, pool, store.speed(), work.resources.in_flight)
     # a reader without a block would load its model for nothing
-    pool = dataclasses.replace(pool, size=max(1, min(pool.size, -(-work.num_requests // rows))))
+    num_blocks = max(-(-work.num_requests // rows), 1)
+    pool = dataclasses.replace(pool, size=min(pool.size, num_blocks), most=min(pool.most, num_blocks))
     _quiet_data()
     arguments = actor_arguments(work, config, job, pool)
     if config.progress:
@@ -194,7 +204,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
             batch_size=rows,
             batch_format="pyarrow",
             zero_copy_batch=True,
-            compute=ray.data.ActorPoolStrategy(size=pool.size),
+            compute=pool.strategy,
             num_cpus=pool.num_cpus,
             num_gpus=pool.num_gpus,
             runtime_env={"env_vars": process_environment(pool.num_gpus)},
