@@ -167,7 +167,9 @@ def test_readers_start_on_nodes_that_join_and_none_is_missed_when_they_leave(
 ) -> None:
     made, workers = cluster
     config = dataclasses.replace(on_two_readers(tmp_path), max_readers=8, rows_per_block=10)
-    slow = dataclasses.replace(config, reader=dataclasses.replace(config.reader, simulated_latency_seconds=0.2))
+    slow = dataclasses.replace(
+        config, reader=dataclasses.replace(config.reader, simulated_latency_seconds=0.2)
+    )
 
     def come_and_go() -> None:
         """A node comes, gets a reader, and leaves when that has read."""

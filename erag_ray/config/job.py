@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, fields, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -303,6 +304,8 @@ class JobConfig(PassageKeys, QuestionKeys):
         self._check_auxiliary()
         text = "num_readers: 0 does not go with a number as max_batch_seconds, which ends processes"
         require(self.num_readers != 0 or not isinstance(self.max_batch_seconds, float), text)
+        text = f"max_readers: {self.max_readers} is less than num_readers {self.num_readers}"
+        require((self.max_readers or math.inf) >= (self.num_readers or 0), text)
         models = (self.reader, self.judge, *filter(None, [self.auxiliary_reader]))
         has_price = any(model.price_per_million for model in models)
         text = "max_cost needs reader.price_per_million, or the judge's or the auxiliary reader's"

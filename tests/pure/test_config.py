@@ -145,6 +145,7 @@ def test_a_file_that_is_missing_or_not_text_is_an_error(
         ("reader:\n  prompt:\n    passage: '{text}'\n", "2: reader.prompt must have the key template"),
         ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must be at most 2, got 9"),
         ("depth: 3\ncutoffs: [1]\nend_to_end_depths: [1, 4]\n", "3: end_to_end_depths: 4 is not within 1..depth=3"),
+        ("num_readers: 2\nmax_readers: 1\n", "2: max_readers: 1 is less than num_readers 2"),
         ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must be at most 1, got 7"),
     ],
 )  # fmt: skip
