@@ -53,17 +53,6 @@ class Evidence:
         return self.values[kind]
 
 
-Lists = Callable[[Evidence], pl.DataFrame]
-"""Evidence -> documents of the requests: columns query_id, doc_id (null: without documents)."""
-
-
-class RequestSpec(NamedTuple):
-    """Requests that an annotator needs: their kind and documents."""
-
-    kind: Kind
-    lists: Lists
-
-
 def every_pair(evidence: Evidence) -> pl.DataFrame:
     """Return every pair, as a single document."""
     return evidence.pairs.select(PAIR)
@@ -77,6 +66,14 @@ def no_documents(evidence: Evidence) -> pl.DataFrame:
 def judged_pairs(evidence: Evidence) -> pl.DataFrame:
     """Return the pairs for the judge."""
     return (evidence.pairs if evidence.judged is None else evidence.judged).select(PAIR)
+
+
+class RequestSpec(NamedTuple):
+    """Requests that an annotator needs: their kind and documents."""
+
+    kind: Kind
+    lists: Callable[[Evidence], pl.DataFrame] = every_pair
+    """Evidence -> documents of the requests: columns query_id, doc_id (null: without documents)."""
 
 
 def values_of_pairs(evidence: Evidence, kind: Kind) -> pl.DataFrame:

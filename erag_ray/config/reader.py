@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from erag_ray.config.keys.values import AtLeast1, Flag, NotNegative, Text, Whole, require
-from erag_ray.config.model import EngineKeys, ModelKeys
+from erag_ray.config.model import EngineKeys, ModelKeys, ServerKeys
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
-from erag_ray.config.served import ServerKeys
 
 KINDS = ("fid", "ipa", "causal", "vllm", "served", "echo", "function")
 """Of the models of this package."""

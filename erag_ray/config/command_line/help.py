@@ -19,8 +19,8 @@ from erag_ray.config.keys.names import (
     below,
     bounds_in,
     config_in,
+    default_of,
     field_hints,
-    field_types,
     inner_hint,
     is_config,
     type_text,
@@ -94,16 +94,14 @@ def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:
     hint, full = field_hints(config)[name], below(path, key)
     if is_config(_config_at(config, name)):
         yield from _entry(f"--{full}.help", "Show its keys and exit.")
-    field = next(one for one in dataclasses.fields(config) if one.name == name)
-    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    shown = (
-        ""
-        if default is dataclasses.MISSING
-        else f", default: {default if isinstance(default, str) else json.dumps(default, default=dataclasses.asdict)}"
-    )
-    signs = [f"{SIGNS[sign]} {bound}" for sign, bound in bounds_in(field_types(config)[name]).items()]
-    kinds = ", ".join([type_text(hint), *filter(None, [" ".join(signs)])])
-    yield from _entry(f"--{full} {name.upper()}", f"{_texts(config)[name]} ({kinds}{shown})")
+    bounds = bounds_in(field_hints(config, with_bounds=True)[name])
+    signs = " ".join(f"{SIGNS[sign]} {bound}" for sign, bound in bounds.items())
+    kinds = ", ".join(filter(None, [type_text(hint), signs]))
+    default = default_of(config.__dataclass_fields__[name])
+    if default is not dataclasses.MISSING:
+        text = default if isinstance(default, str) else json.dumps(default, default=dataclasses.asdict)
+        kinds += f", default: {text}"
+    yield from _entry(f"--{full} {name.upper()}", f"{_texts(config)[name]} ({kinds})")
 
 
 @functools.cache
