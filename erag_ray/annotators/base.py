@@ -40,7 +40,7 @@ class Evidence:
     threshold: float | None = None
     """Minimum graded label that counts as relevant (None: `SUFFICES`)."""
     scoring: Scoring | None = None
-    """Inputs of scores, and the outputs that they could not score; see `measures.scores.outputs.score_outputs`."""
+    """Inputs of scores, and the outputs that they could not score; see `measures.scores.score_outputs`."""
 
     def of(self, kind: Kind) -> pl.DataFrame:
         """Return the folded responses of one kind.

@@ -385,11 +385,11 @@ class JobConfig(PassageKeys, QuestionKeys):
         files = {name: job.run(name) for job in parts for name in job.retrievers}
         names = [self.run_corpora.get(next(iter(job.retrievers)), "") for job in parts]
         split = {name: [job.corpus] for name, job in zip(names, parts, strict=True) if job.knowledge_source}
-        made = {name: CorpusConfig(passages=passages) for name, passages in split.items() if name}
+        from_pages = {name: CorpusConfig(passages=passages) for name, passages in split.items() if name}
         return replace(
             self,
             passages=split.get("", self.passages),
-            corpora=self.corpora | made,
+            corpora=self.corpora | from_pages,
             runs={**self.runs, **files},
             knowledge_source=[],
             retrievers={},
