@@ -116,8 +116,7 @@ def _notebook_bar(closing: threading.Event, count: Callable[[], int], total: int
 
 
 def _lines(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
-    start, pause = time.monotonic(), QUICK_SECONDS
-    ended = False
+    start, pause, ended = time.monotonic(), QUICK_SECONDS, False
     while not ended:
         ended, pause = closing.wait(pause), LINE_SECONDS
         done, seconds = count(), time.monotonic() - start
