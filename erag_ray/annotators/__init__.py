@@ -17,7 +17,6 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.annotators.abstention import distracting, udcg, usable
 from erag_ray.annotators.base import (
     PAIR,
     SUFFICES,
@@ -43,7 +42,14 @@ from erag_ray.annotators.gains import (
     likelihood_noise,
     unrelated_pairs,
 )
-from erag_ray.annotators.relevance import llm_relevance, llm_relevance_graded, provenance
+from erag_ray.annotators.relevance import (
+    distracting,
+    llm_relevance,
+    llm_relevance_graded,
+    provenance,
+    udcg,
+    usable,
+)
 from erag_ray.measures.lists import FACT_MEASURES, MEASURES, canonical_name, default_measures
 from erag_ray.measures.lists import Kind as LabelKind
 from erag_ray.measures.scores import SHORT_ANSWERS, score_named, score_sign

@@ -153,7 +153,8 @@ def unrelated_pairs(evidence: Evidence, per_question: int = PER_QUESTION) -> pl.
 def _following(pairs: pl.DataFrame, count: int) -> pl.DataFrame:
     """Return ``count`` documents that follow each question on the ring: columns query_id, doc_id, offset."""
     documents, queries = (pairs[name].unique() for name in ("doc_id", "query_id"))
-    hashes, order = _hashes(documents), np.argsort(_hashes(documents))
+    hashes = _hashes(documents)
+    order = np.argsort(hashes)
     offsets = np.arange(min(count, len(order)))
     rows = np.searchsorted(hashes[order], _hashes(queries))[:, None] + offsets
     return pl.DataFrame(

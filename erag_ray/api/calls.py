@@ -41,11 +41,7 @@ READERS = {"judge": judge_config, "auxiliary_reader": reader_config}
 
 
 class Given:
-    """The files of one comparison: in memory until `write`, so that nothing is written before the folder is locked.
-
-    Args:
-        out: folder of the comparison.
-    """
+    """The files of one comparison: in memory until `write`, so that nothing is written before ``out`` is locked."""
 
     def __init__(self, out: str) -> None:
         self.out = out
@@ -127,11 +123,7 @@ def score(
 ) -> pl.DataFrame:
     """Score outputs that exist against the gold answers; no reader is asked.
 
-    Args:
-        questions: as in `compare`.
-        outputs: as in `compare`.
-        out: as in `compare`; the report there compares the systems.
-        **keys: as in `compare`, such as ``score`` and ``judge``.
+    The arguments are those of `compare`, such as ``score`` and ``judge``; the report in ``out`` compares the systems.
 
     Returns:
         A row for each output of a run; columns query_id, run_id, depth, output, value (its score; null: missing or not

@@ -49,10 +49,8 @@ class JudgeKeys(ModelKeys):
     @property
     def threshold(self) -> float:
         """`relevant_from` as a share of the highest answer."""
-        least = self.relevant_from
-        if self.scale == "yes_no":
-            return 0.5 if least is None else least
-        return (2.0 if least is None else least) / 3
+        default, most = (0.5, 1) if self.scale == "yes_no" else (2.0, 3)
+        return (default if self.relevant_from is None else self.relevant_from) / most
 
 
 class JudgeConfig(ServerKeys, EngineKeys, JudgeKeys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from erag_ray.config.keys.values import (
     Above0,
@@ -70,9 +70,6 @@ class ModelKeys(Keys):
 class EngineKeys(Keys):
     """How vLLM computes a model (kind: vllm)."""
 
-    # what changes how fast it computes
-    ENGINE_SPEED_KEYS: ClassVar = ("tensor_parallel_size",)
-
     tensor_parallel_size: AtLeast1 = 1
     """vllm: GPUs over which each copy of the model is spread; Ray gives each actor this number, all on one node."""
 
@@ -92,18 +89,6 @@ class EngineKeys(Keys):
 
 class ServerKeys(Keys):
     """A model behind an OpenAI-compatible server: vLLM, SGLang, llama.cpp, or a cloud (kind: served)."""
-
-    # what changes how a server is reached, and not what it answers
-    ACCESS_KEYS: ClassVar = (
-        "base_url",
-        "concurrency",
-        "requests_per_minute",
-        "tokens_per_minute",
-        "timeout_seconds",
-        "patience_seconds",
-        "api_key_env",
-        "price_per_million",
-    )
 
     base_url: Text | list[Text] | None = None
     """served: where the server answers, such as http://localhost:8000/v1; several servers of the same model share the

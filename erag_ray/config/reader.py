@@ -19,9 +19,18 @@ SPEED_KEYS = (
     "batch_size",
     "batch_tokens",
     "simulated_latency_seconds",
-    *ServerKeys.ACCESS_KEYS,
-    *EngineKeys.ENGINE_SPEED_KEYS,
+    "tensor_parallel_size",
+    # how a server is reached
+    "base_url",
+    "concurrency",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "timeout_seconds",
+    "patience_seconds",
+    "api_key_env",
+    "price_per_million",
 )
+"""Keys that do not change what a model says."""
 NEW_KEYS = {"titles": True, "engine_args": {}, "ask_to_abstain": True}
 """Keys that tables of older versions lack, and what they had in their place."""
 

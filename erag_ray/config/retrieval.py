@@ -242,8 +242,8 @@ class CorpusConfig(PassageKeys):
     """One corpus: passages, or pages and how they are split."""
 
     def _check(self) -> None:
-        has_any = bool(self.passages or self.knowledge_source)
-        require(has_any, "passages: give each corpus either passages or a knowledge_source")
+        text = "passages: give each corpus either passages or a knowledge_source"
+        require(bool(self.passages or self.knowledge_source), text)
 
 
 def check_corpora(

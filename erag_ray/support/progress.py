@@ -62,14 +62,10 @@ def progress(count: Callable[[], int], total: int, title: str) -> Iterator[None]
 
     A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`, and the first after `QUICK_SECONDS`.
     """
-    show = _notebook_bar if _in_notebook() else _bar if sys.stderr.isatty() else _lines
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    show = _notebook_bar if hasattr(shell, "kernel") else _bar if sys.stderr.isatty() else _lines
     with beside(show, count, total, title):
         yield
-
-
-def _in_notebook() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return hasattr(shell, "kernel")
 
 
 @contextlib.contextmanager

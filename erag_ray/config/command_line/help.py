@@ -55,30 +55,27 @@ def help_text(kind: type, description: str, words: Sequence[str]) -> str:
     if groups:
         if not is_config(config := _config_at(kind, groups[0])):
             raise ValueError(unknown_key(f"{groups[0]}.help", kind, mark="--"))
-        return "\n".join([*lines, "", *_title(config), *_group(config, groups[0])]) + "\n"
+        return "\n".join([*lines, *_group(config, groups[0])]) + "\n"
     lines += ["", "options:", *(line for key, text in OPTIONS.items() for line in _entry(key, text))]
     everyday = getattr(kind, "EVERYDAY", {})
     shown = [key for keys in everyday.values() for key in keys]
     for title, keys in everyday.items():
         lines += ["", f"{title}:", *(line for key in keys for line in _key(kind, key))]
     if ALL in words or not everyday:
-        lines += ["", *_title(kind), *_group(kind, "", shown)]
+        lines += _group(kind, "", shown)
     return "\n".join(lines) + "\n"
 
 
-def _title(kind: type) -> Iterator[str]:
-    yield f"{inspect.cleandoc(str(kind.__doc__)).splitlines()[0].removesuffix('.')}:"
-
-
-def _group(kind: type, path: str, shown: Sequence[str] = ()) -> Iterator[str]:
+def _group(kind: type, path: str, shown: Sequence[str] = (), title: str = "") -> Iterator[str]:
     """Yield the lines of the keys of a config, and of those always there inside it, but for those shown already."""
+    title = title or inspect.cleandoc(str(kind.__doc__)).splitlines()[0]
+    yield from ("", f"{title.removesuffix('.')}:")
     inside = [name for name, hint in field_hints(kind).items() if is_config(hint)]
     for name in sorted(field_hints(kind), key=lambda name: name != "kind"):
         if name not in inside and below(path, name) not in shown:
             yield from _key(kind, name, path)
     for name in inside:
-        yield from ("", f"{_texts(kind)[name].removesuffix('.')}:")
-        yield from _group(field_hints(kind)[name], below(path, name), shown)
+        yield from _group(field_hints(kind)[name], below(path, name), shown, _texts(kind)[name])
 
 
 def _config_at(kind: Any, path: str) -> Any:
