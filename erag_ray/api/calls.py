@@ -231,7 +231,9 @@ def _job(
     reader_keys = ReaderConfig() if reader is None and outputs is not None else reader_config(reader)
     if reader_keys.kind in IN_PROCESS:
         inputs["num_readers"] = 0
-    models = {name: READERS[name](keys[name], name) for name in READERS if keys.get(name) is not None}
+    models = {
+        name: READERS[name](keys[name], name) for name in keys if name in READERS and keys[name] is not None
+    }
     config = build(JobConfig, {**inputs, **keys, **models, "reader": reader_keys, "out": out})
     return config, given
 

@@ -285,9 +285,8 @@ class JobConfig(PassageKeys, QuestionKeys):
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
         check_retrievers(self.retrievers, made_depth)
         check_corpora(self.corpora, self.run_corpora, self.runs, self.retrievers)
-        one = bool(self.passages or self.knowledge_source)
         text = "run_corpora: give corpora in place of passages and knowledge_source"
-        require(not (one and self.run_corpora), text)
+        require(not ((self.passages or self.knowledge_source) and self.run_corpora), text)
         both = sorted(set(self.runs) & set(self.retrievers))
         require(not both, f"runs and retrievers: both name {', '.join(both)}")
         text = "knowledge_source: only with retrievers, which search its passages; else give passages"

@@ -69,9 +69,8 @@ class PromptConfig(Keys):
         if self.without_passages is not None:
             check_fields("without_passages", self.without_passages, ("question",), needs=("question",))
         for passage in (passage for example in self.examples for passage in example.passages):
-            text = (
-                f"examples: a passage must have the keys title and text, got {', '.join(passage) or 'none'}"
-            )
+            given = ", ".join(passage) or "none"
+            text = f"examples: a passage must have the keys title and text, got {given}"
             require({"text"} <= set(passage) <= {"title", "text"}, text)
 
 

@@ -154,6 +154,5 @@ def unknown_key(path: str, kind: type, *, mark: str = "", prefix: str = "") -> s
         return f"unknown key {start}{path}: {key} has no keys below it. Did you mean {key}?"
     beside = nearest(name, field_hints(config_in(hint)))
     by_name = {key.rpartition(".")[2]: key for key in reversed(known)}
-    elsewhere = None if beside else nearest(name, by_name)
-    near = below(parent, beside) if beside else by_name.get(elsewhere or "")
+    near = below(parent, beside) if beside else by_name.get(nearest(name, by_name) or "")
     return f"unknown key {start}{path}" + (f". Did you mean {start}{near}?" if near else "")
