@@ -17,7 +17,6 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.annotators.abstention import distracting, udcg, usable
 from erag_ray.annotators.base import (
     PAIR,
     SUFFICES,
@@ -33,6 +32,7 @@ from erag_ray.annotators.base import (
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
 from erag_ray.annotators.erag import erag, erag_auxiliary, erag_facts, fact_labels
 from erag_ray.annotators.gains import (
+    PER_QUESTION,
     TAIL,
     closed_book_answers,
     gain,
@@ -40,9 +40,16 @@ from erag_ray.annotators.gains import (
     gold_likelihood,
     gold_likelihood_auxiliary,
     likelihood_noise,
+    unrelated_pairs,
 )
-from erag_ray.annotators.relevance import llm_relevance, llm_relevance_graded, provenance
-from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
+from erag_ray.annotators.relevance import (
+    distracting,
+    llm_relevance,
+    llm_relevance_graded,
+    provenance,
+    udcg,
+    usable,
+)
 from erag_ray.measures.lists import FACT_MEASURES, MEASURES, canonical_name, default_measures
 from erag_ray.measures.lists import Kind as LabelKind
 from erag_ray.measures.scores import SHORT_ANSWERS, score_named, score_sign
@@ -118,11 +125,10 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
         JobError: it is user code that raises.
     """
     annotator = annotator_named(name)
-    for spec in annotator.requests:
-        if spec.kind not in evidence.values:
-            raise ValueError(
-                f"annotator {name!r} needs responses of the kind {spec.kind.name}, but the evidence has none"
-            )
+    missing_kinds = [spec.kind.name for spec in annotator.requests if spec.kind not in evidence.values]
+    if missing_kinds:
+        text = f"responses of the kind {missing_kinds[0]}, but the evidence has none"
+        raise ValueError(f"annotator {name!r} needs {text}")
     unknown = evidence.pairs.join(evidence.queries, on="query_id", how="anti")
     refuse_unknown(unknown, "query_id", "the queries")
     queries = applicable_queries(name, evidence)
@@ -136,9 +142,8 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
     # "not judged" must be a row with a null label
     missing = pairs.join(filled, on=PAIR, how="anti")
     if missing.height:
-        raise ValueError(
-            f"annotator {name!r} left out {missing.height} pairs, such as {missing.row(0, named=True)}"
-        )
+        example = missing.row(0, named=True)
+        raise ValueError(f"annotator {name!r} left out {missing.height} pairs, such as {example}")
     return conform(filled.sort(LABELS.key), LABELS)
 
 
@@ -203,9 +208,14 @@ def agreement_sign(annotator: str, measure: str, score: str) -> int:
     return (label_sign(annotator, score) or 1) * of_measure * (score_sign(score) or 1)
 
 
-READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})
-ABSTENTIONS = RequestSpec(NO_RESPONSE, every_pair)
+READER: frozenset[Literal["reader", "score"]] = frozenset({"reader"})
+SCORE: frozenset[Literal["reader", "score"]] = frozenset({"score"})
+ANSWERS = RequestSpec(ANSWER)
+ABSTENTIONS = RequestSpec(NO_RESPONSE)
+LIKELIHOODS = RequestSpec(GOLD_LIKELIHOOD)
+JUDGEMENTS = RequestSpec(RELEVANCE, judged_pairs)
 SPANS = "short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages"
+GOLD = "questions with gold pages or passages"
 
 ANNOTATORS: dict[str, Annotator] = {
     annotator.name: annotator
@@ -214,8 +224,8 @@ ANNOTATORS: dict[str, Annotator] = {
             name="erag",
             function=erag,
             kind=None,
-            requests=(RequestSpec(ANSWER, every_pair),),
-            fills=READER_AND_SCORE,
+            requests=(ANSWERS,),
+            fills=READER | SCORE,
             is_utility_of_one=True,
         ),
         Annotator(
@@ -224,8 +234,8 @@ ANNOTATORS: dict[str, Annotator] = {
             applies=_has_facts,
             applies_to="questions with several facts (answers_all)",
             kind="graded",
-            requests=(RequestSpec(ANSWER, every_pair),),
-            fills=READER_AND_SCORE,
+            requests=(ANSWERS,),
+            fills=READER | SCORE,
             measures=tuple(FACT_MEASURES),
             uses_facts=True,
         ),
@@ -243,75 +253,52 @@ ANNOTATORS: dict[str, Annotator] = {
             applies_to=SPANS,
             kind="binary",
         ),
+        Annotator(name="provenance", function=provenance, applies=_has_gold, applies_to=GOLD, kind="binary"),
+        Annotator(name="llm_relevance", function=llm_relevance, kind="binary", requests=(JUDGEMENTS,)),
         Annotator(
-            name="provenance",
-            function=provenance,
-            applies=_has_gold,
-            applies_to="questions with gold pages or passages",
-            kind="binary",
-        ),
-        Annotator(
-            name="llm_relevance",
-            function=llm_relevance,
-            kind="binary",
-            requests=(RequestSpec(RELEVANCE, judged_pairs),),
-        ),
-        Annotator(
-            name="llm_relevance_graded",
-            function=llm_relevance_graded,
-            kind="graded",
-            requests=(RequestSpec(RELEVANCE, judged_pairs),),
+            name="llm_relevance_graded", function=llm_relevance_graded, kind="graded", requests=(JUDGEMENTS,)
         ),
         Annotator(
             name="gold_likelihood",
             function=gold_likelihood,
             kind="graded",
-            requests=(RequestSpec(GOLD_LIKELIHOOD, every_pair),),
-            fills=frozenset({"reader"}),
+            requests=(LIKELIHOODS,),
+            fills=READER,
         ),
         Annotator(
             name="erag_auxiliary",
             function=erag_auxiliary,
             kind=None,
-            requests=(RequestSpec(AUXILIARY_ANSWER, every_pair),),
-            fills=frozenset({"score"}),
+            requests=(RequestSpec(AUXILIARY_ANSWER),),
+            fills=SCORE,
         ),
         Annotator(
             name="gold_likelihood_auxiliary",
             function=gold_likelihood_auxiliary,
             kind="graded",
-            requests=(RequestSpec(AUXILIARY_LIKELIHOOD, every_pair),),
+            requests=(RequestSpec(AUXILIARY_LIKELIHOOD),),
         ),
         Annotator(
             name="gain",
             function=gain,
             kind="signed",
-            requests=(RequestSpec(ANSWER, every_pair), RequestSpec(ANSWER, no_documents)),
-            fills=READER_AND_SCORE,
+            requests=(ANSWERS, RequestSpec(ANSWER, no_documents)),
+            fills=READER | SCORE,
         ),
         Annotator(
             name="gain_likelihood",
             function=gain_likelihood,
             kind="signed",
-            requests=(
-                RequestSpec(GOLD_LIKELIHOOD, every_pair),
-                RequestSpec(GOLD_LIKELIHOOD, unrelated_pairs),
-            ),
-            fills=frozenset({"reader"}),
+            requests=(LIKELIHOODS, RequestSpec(GOLD_LIKELIHOOD, unrelated_pairs)),
+            fills=READER,
         ),
-        Annotator(
-            name="usable",
-            function=usable,
-            kind="graded",
-            requests=(ABSTENTIONS,),
-            fills=frozenset({"reader"}),
-        ),
+        Annotator(name="usable", function=usable, kind="graded", requests=(ABSTENTIONS,), fills=READER),
         Annotator(
             name="udcg",
             function=functools.partial(udcg, relevance=erag),
             kind="signed",
-            requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
-            fills=READER_AND_SCORE,
+            requests=(ABSTENTIONS, ANSWERS),
+            fills=READER | SCORE,
             measures=("UDCG",),
             uses_threshold=True,
         ),
@@ -319,18 +306,18 @@ ANNOTATORS: dict[str, Annotator] = {
             name="udcg_provenance",
             function=functools.partial(udcg, relevance=provenance),
             applies=_has_gold,
-            applies_to="questions with gold pages or passages",
+            applies_to=GOLD,
             kind="signed",
             requests=(ABSTENTIONS,),
-            fills=frozenset({"reader"}),
+            fills=READER,
             measures=("UDCG",),
         ),
         Annotator(
             name="distracting",
             function=functools.partial(distracting, relevance=erag),
             kind="binary",
-            requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
-            fills=READER_AND_SCORE,
+            requests=(ABSTENTIONS, ANSWERS),
+            fills=READER | SCORE,
             measures=("P",),
             uses_threshold=True,
             sign=-1,

@@ -40,7 +40,7 @@ class Evidence:
     threshold: float | None = None
     """Minimum graded label that counts as relevant (None: `SUFFICES`)."""
     scoring: Scoring | None = None
-    """Inputs of scores, and the outputs that they could not score; see `measures.scores.outputs.score_outputs`."""
+    """Inputs of scores, and the outputs that they could not score; see `measures.scores.score_outputs`."""
 
     def of(self, kind: Kind) -> pl.DataFrame:
         """Return the folded responses of one kind.
@@ -51,17 +51,6 @@ class Evidence:
         if kind not in self.values:
             raise ValueError(f"there are no responses of the kind {kind.name}")
         return self.values[kind]
-
-
-Lists = Callable[[Evidence], pl.DataFrame]
-"""Evidence -> documents of the requests: columns query_id, doc_id (null: without documents)."""
-
-
-class RequestSpec(NamedTuple):
-    """Requests that an annotator needs: their kind and documents."""
-
-    kind: Kind
-    lists: Lists
 
 
 def every_pair(evidence: Evidence) -> pl.DataFrame:
@@ -77,6 +66,14 @@ def no_documents(evidence: Evidence) -> pl.DataFrame:
 def judged_pairs(evidence: Evidence) -> pl.DataFrame:
     """Return the pairs for the judge."""
     return (evidence.pairs if evidence.judged is None else evidence.judged).select(PAIR)
+
+
+class RequestSpec(NamedTuple):
+    """Requests that an annotator needs: their kind and documents."""
+
+    kind: Kind
+    lists: Callable[[Evidence], pl.DataFrame] = every_pair
+    """Evidence -> documents of the requests: columns query_id, doc_id (null: without documents)."""
 
 
 def values_of_pairs(evidence: Evidence, kind: Kind) -> pl.DataFrame:

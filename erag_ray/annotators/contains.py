@@ -53,13 +53,11 @@ def kilt_form(texts: pl.Series) -> pl.Series:
     return pl.Series(texts.name, [normalize_answer(text) for text in texts], dtype=pl.String)
 
 
-Form = Callable[[pl.Series], pl.Series]
-
 # Passages are normalised in batches of this size: enough to keep all cores busy, with little memory.
 _PASSAGES_AT_A_TIME = 20_000
 
 
-def _contains_answer(evidence: Evidence, form: Form) -> pl.DataFrame:
+def _contains_answer(evidence: Evidence, form: Callable[[pl.Series], pl.Series]) -> pl.DataFrame:
     """Label by document, so that each distinct passage is normalised once."""
     answers = evidence.queries.select("query_id", form="answers").explode("form").drop_nulls()
     answers = answers.filter(pl.Series(map(has_word, answers["form"]), dtype=pl.Boolean))
@@ -67,16 +65,10 @@ def _contains_answer(evidence: Evidence, form: Form) -> pl.DataFrame:
     needles = dict(forms.group_by("query_id").agg(pl.col("form").unique()).iter_rows())
     documents = evidence.pairs.group_by("doc_id", maintain_order=True).agg("query_id")
     documents = with_passage(documents, evidence.corpus, "text")
-    parts = [_contains_part(part, needles, form) for part in documents.iter_slices(_PASSAGES_AT_A_TIME)]
-    schema = {"query_id": pl.String, "doc_id": pl.String, "label": pl.Float64}
-    return pl.concat([pl.DataFrame(schema=schema), *parts])
-
-
-def _contains_part(documents: pl.DataFrame, needles: dict[str, list[str]], form: Form) -> pl.DataFrame:
-    passages = form(documents["text"])
     labels = [
         float(any(needle in passage for needle in needles.get(query_id, ())))
-        for query_ids, passage in zip(documents["query_id"].to_list(), passages, strict=True)
+        for part in documents.iter_slices(_PASSAGES_AT_A_TIME)
+        for query_ids, passage in zip(part["query_id"].to_list(), form(part["text"]), strict=True)
         for query_id in query_ids
     ]
     pairs = documents.select("query_id", "doc_id").explode("query_id")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
+import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import polars as pl
+import yaml
 
 from erag_ray.api.documents import passage_table, run_table
-from erag_ray.api.files import Given
 from erag_ray.api.questions import question_records
 from erag_ray.api.readers import IN_PROCESS, Retriever, judge_config, reader_config
 from erag_ray.api.result import Result, text_console
@@ -25,17 +27,49 @@ from erag_ray.config.keys.values import build
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieverConfig, is_file_name
 from erag_ray.retrieve.outside.runs import register_retriever
+from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import on_stderr
 from erag_ray.support.registry import find
 
-READERS: Mapping[str, Callable[[object], object]] = {
-    "judge": judge_config,
-    "auxiliary_reader": lambda reader: reader_config(reader, "auxiliary_reader"),
-}
+GIVEN = "given"
+"""Folder inside ``out`` with the inputs as files. Its ``config.yaml`` is that of a job with the same inputs."""
+READERS = {"judge": judge_config, "auxiliary_reader": reader_config}
 """Keys of a job that take what `reader` takes."""
+
+
+class Given:
+    """The files of one comparison: in memory until `write`, so that nothing is written before ``out`` is locked."""
+
+    def __init__(self, out: str) -> None:
+        self.out = out
+        self._files: dict[tuple[str, ...], bytes] = {}
+
+    def _add(self, data: bytes, *names: str) -> str:
+        self._files[GIVEN, *names] = data
+        return "/".join([self.out.rstrip("/"), GIVEN, *names])
+
+    def add_lines(self, records: Iterable[Mapping[str, Any]], *names: str) -> str:
+        """Add a file of JSON Lines; return its path."""
+        lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        return self._add("".join(lines).encode(errors="surrogatepass"), *names)
+
+    def add_table(self, table: pl.DataFrame, *names: str) -> str:
+        """Add a Parquet file; return its path."""
+        data = io.BytesIO()
+        table.write_parquet(data)
+        return self._add(data.getvalue(), *names)
+
+    def write(self, config: JobConfig) -> None:
+        """Write the files and the config; a file that is there already with the same content is left unchanged."""
+        settings = json.loads(json.dumps(dataclasses.asdict(config)))
+        self._add(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).encode(), "config.yaml")
+        folder = Folder(self.out)
+        for names, data in self._files.items():
+            if not (folder.exists(*names) and folder.read_bytes(*names) == data):
+                folder.write_bytes(data, *names)
 
 
 def compare(
@@ -89,11 +123,7 @@ def score(
 ) -> pl.DataFrame:
     """Score outputs that exist against the gold answers; no reader is asked.
 
-    Args:
-        questions: as in `compare`.
-        outputs: as in `compare`.
-        out: as in `compare`; the report there compares the systems.
-        **keys: as in `compare`, such as ``score`` and ``judge``.
+    The arguments are those of `compare`, such as ``score`` and ``judge``; the report in ``out`` compares the systems.
 
     Returns:
         A row for each output of a run; columns query_id, run_id, depth, output, value (its score; null: missing or not
@@ -121,14 +151,7 @@ def label(
 ) -> pl.DataFrame:
     """Label documents by their usefulness to the reader, without end-to-end evaluation.
 
-    Args:
-        questions: as in `compare`.
-        reader: as in `compare`.
-        runs: as in `compare`.
-        retrievers: as in `compare`.
-        passages: as in `compare`.
-        out: as in `compare`.
-        **keys: as in `compare`.
+    The arguments are those of `compare`.
 
     Returns:
         LABELS, with the reader's ``output`` to each document; columns query_id, doc_id, annotator, label, output,
@@ -209,7 +232,7 @@ def _job(
     if reader_keys.kind in IN_PROCESS:
         inputs["num_readers"] = 0
     models = {
-        name: READERS[name](value) for name, value in keys.items() if name in READERS and value is not None
+        name: READERS[name](keys[name], name) for name in keys if name in READERS and keys[name] is not None
     }
     config = build(JobConfig, {**inputs, **keys, **models, "reader": reader_keys, "out": out})
     return config, given
@@ -235,8 +258,6 @@ def _run_keys(given: Given, runs: object, retrievers: object, *, are_numbered: b
             paths[name] = os.fspath(run)
         elif key == "retrievers" and isinstance(run, Mapping):
             settings[name] = build(RetrieverConfig, run, f"retrievers.{name}")
-        elif isinstance(run, RetrieverConfig):
-            settings[name] = run
         elif (retriever := _retriever(name, run)) is not None:
             settings[name] = retriever
         elif not is_file_name(name):
@@ -246,9 +267,8 @@ def _run_keys(given: Given, runs: object, retrievers: object, *, are_numbered: b
             table = run_table(run, name)
             if are_numbered and "0" in table["query_id"]:
                 text = "a list of the question '0', but the questions have no ids and are numbered from '1'"
-                raise InputError(
-                    [f"runs[{name!r}]: {text}. Number the lists from 1, or give the questions ids"]
-                )
+                text = f"{text}. Number the lists from 1, or give the questions ids"
+                raise InputError([f"runs[{name!r}]: {text}"])
             paths[name] = given.add_table(table, "runs", f"{name}.parquet")
     return {"runs": paths, "retrievers": settings}
 
@@ -260,17 +280,16 @@ def _named_runs(runs: object, key: str) -> Iterable[tuple[str, Any]]:
         InputError: it is not a mapping of names.
     """
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
-        kind = (
-            "a mapping whose keys are not all strings"
-            if isinstance(runs, Mapping)
-            else f"a {type(runs).__name__}"
-        )
+        is_mapping = isinstance(runs, Mapping)
+        kind = "a mapping whose keys are not all strings" if is_mapping else f"a {type(runs).__name__}"
         raise InputError([f"{key}: {kind}; it must be a mapping of names, such as {{'bm25': ...}}"])
     return runs.items()
 
 
 def _retriever(name: str, run: object) -> RetrieverConfig | None:
     """Return the config of an object that retrieves; None for other objects."""
+    if isinstance(run, RetrieverConfig):
+        return run
     if isinstance(run, Retriever):
         return register_retriever(name, run.retriever, run.revision)
     if isinstance(run, Mapping | list | tuple):

@@ -117,9 +117,8 @@ def _rank(value: Any) -> int | None:
     number = scalar(value)
     if is_missing(number):
         return None
-    if isinstance(number, bool) or not (
-        isinstance(number, int) or (isinstance(number, float) and number.is_integer())
-    ):
+    # infinity has no remainder
+    if isinstance(number, bool) or not isinstance(number, int | float) or number % 1 != 0:
         raise ValueError(f"rank is {shown(value)}; it must be a whole number")
     return int(number)
 

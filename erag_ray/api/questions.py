@@ -44,12 +44,13 @@ def question_records(questions: object) -> Questions:
     records = [{**row, "id": name, "answers": _answers(row)} for row, name in zip(rows, ids, strict=True)]
     problems = [*_faults(records), *problems]
     if problems:
-        raise InputError(_shortened(problems))
+        more = len(problems) - NUM_NAMED
+        rest = [f"and {more} more of such problems"] if more > 0 else []
+        raise InputError([*problems[:NUM_NAMED], *rest])
     if any(ids):
         return Questions(records, are_numbered=False)
-    return Questions(
-        [{**record, "id": str(number)} for number, record in enumerate(records, 1)], are_numbered=True
-    )
+    numbered = [{**record, "id": str(number)} for number, record in enumerate(records, 1)]
+    return Questions(numbered, are_numbered=True)
 
 
 def _check_columns(rows: list[Row]) -> None:
@@ -72,14 +73,15 @@ def _faults(records: Iterable[Row]) -> Iterator[str]:
     for number, record in enumerate(records):
         where = f"questions[{number}]" + (f" (id {record['id']!r})" if record["id"] is not None else "")
         question, given = record.get("question"), gold_answers(record)
-        answers = given.values or list(all_forms(parse_facts(record.get("answers_all"))[0]))
+        facts, problem = parse_facts(record.get("answers_all"))
+        answers = given.values or list(all_forms(facts))
         if not isinstance(question, str) or not question.strip():
             yield f"{where}: question is {question!r}; it must be a text"
-        if problem := parse_facts(record.get("answers_all"))[1]:
+        if problem:
             yield f"{where}: {problem}"
         elif not all(isinstance(answer, str) for answer in answers):
             yield f"{where}: answers are {answers!r}; they must be a list of texts"
-        elif not any(answer.strip() for answer in answers) and not (given.is_impossible):
+        elif not any(answer.strip() for answer in answers) and not given.is_impossible:
             yield f"{where}: no answers; leave the question out, or give what a right output must contain"
         try:
             json.dumps(record, allow_nan=False)
@@ -102,25 +104,14 @@ def _ids(rows: list[Row], problems: list[str]) -> list[str | None]:
     if problems:
         return ids
     if None in ids and any(ids):
-        number = ids.index(None)
-        problems.append(
-            f"questions[{number}]: no id, though others have one; give all questions an id, or none"
-        )
+        text = "no id, though others have one; give all questions an id, or none"
+        problems.append(f"questions[{ids.index(None)}]: {text}")
     if len(are_texts) > 1:
         text = "some ids are texts and some are numbers; use one of the two, so that 7 and '7' stay apart"
         problems.append(f"questions: {text}")
     firsts: dict[str, int] = {}
-    repeated = [
-        (number, name)
-        for number, name in enumerate(ids)
-        if name and firsts.setdefault(name, number) != number
-    ]
-    if repeated and len(are_texts) == 1:
-        number, name = repeated[0]
-        problems.append(f"questions[{number}]: id {name!r} repeats that of questions[{firsts[name]}]")
+    for number, name in enumerate(ids if len(are_texts) == 1 else ()):
+        if name and firsts.setdefault(name, number) != number:
+            problems.append(f"questions[{number}]: id {name!r} repeats that of questions[{firsts[name]}]")
+            break
     return ids
-
-
-def _shortened(problems: list[str]) -> list[str]:
-    more = len(problems) - NUM_NAMED
-    return problems if more <= 0 else [*problems[:NUM_NAMED], f"and {more} more of such problems"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys.values import build
@@ -99,23 +99,20 @@ def reader_config(reader: object, key: str = "reader") -> ReaderConfig:
         fields = {field.name: getattr(reader, field.name) for field in dataclasses.fields(ReaderConfig)}
         return ReaderConfig(**fields)
     if isinstance(reader, Mapping):
-        config: ReaderConfig = build(ReaderConfig, reader, key)
-        return config
+        return build(ReaderConfig, reader, key)
     if callable(reader):
         name = getattr(reader, "__name__", type(reader).__name__)
         example = f'erag_ray.Function({name}, name="{name}", revision="1")'
         text = f"a function needs a name and a revision, by which its responses are cached: {key}={example}"
         raise InputError([f"{key}: {text}"])
-    given = repr(reader) if isinstance(reader, str) else f"a {type(reader).__name__}"
-    example = (
-        f'{key}={{"kind": "causal", "model": {given}}}' if isinstance(reader, str) else "erag_ray.Function"
-    )
-    raise InputError(
-        [f"{key}: {given}, not a reader. Write {example}, or erag_ray.Served, Causal or Function"]
-    )
+    given, example = f"a {type(reader).__name__}", "erag_ray.Function"
+    if isinstance(reader, str):
+        given, example = repr(reader), f'{key}={{"kind": "causal", "model": {reader!r}}}'
+    text = f"{given}, not a reader. Write {example}, or erag_ray.Served, Causal or Function"
+    raise InputError([f"{key}: {text}"])
 
 
-def judge_config(judge: object) -> JudgeConfig:
+def judge_config(judge: object, key: str = "judge") -> JudgeConfig:
     """Return the config of a judge: a `JudgeConfig`, a mapping of its keys, or a reader with the keys of its model.
 
     Raises:
@@ -124,11 +121,8 @@ def judge_config(judge: object) -> JudgeConfig:
     if isinstance(judge, JudgeConfig):
         return judge
     if isinstance(judge, Mapping):
-        keys: Mapping[str, Any] = judge
-    else:
-        reader = reader_config(judge, "judge")
-        default = ReaderConfig(kind=reader.kind)
-        keys = {name: value for name, value in vars(reader).items() if value != getattr(default, name)}
-        keys["kind"] = reader.kind
-    config: JudgeConfig = build(JudgeConfig, keys, "judge")
-    return config
+        return build(JudgeConfig, judge, key)
+    reader = reader_config(judge, key)
+    default = ReaderConfig(kind=reader.kind)
+    keys = {name: value for name, value in vars(reader).items() if value != getattr(default, name)}
+    return build(JudgeConfig, {**keys, "kind": reader.kind}, key)

@@ -66,9 +66,8 @@ class Result:
     @functools.cached_property
     def _tables(self) -> list[str]:
         store = TableStore(self.out)
-        return [
-            name for name, schema in all_tables().items() if store.is_sealed(schema) or schema in OF_STAGES
-        ]
+        schemas = all_tables().items()
+        return [name for name, schema in schemas if store.is_sealed(schema) or schema in OF_STAGES]
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._tables})
@@ -76,9 +75,8 @@ class Result:
     @functools.cached_property
     def verdict(self) -> str:
         """The best run for the reader, how sure that is, and what it cost, in at most 40 lines."""
-        built = build_report(self._results)
         text = io.StringIO()
-        print_report(built, text_console(text))
+        print_report(build_report(self._results), text_console(text))
         return text.getvalue().rstrip()
 
     def report(self) -> str:

@@ -40,17 +40,15 @@ def _items(data: object, name: str) -> list[Any]:
         return list(frame.iter_rows(named=True))
     if hasattr(frame, "iterrows"):
         frame = frame.reset_index() if any(frame.index.names) else frame
-        texts = [str(name) for name, dtype in frame.dtypes.items() if dtype.kind != "f"]
-        return [_without_missing(row, texts) for row in frame.to_dict("records")]
+        not_floats = {name for name, dtype in frame.dtypes.items() if dtype.kind != "f"}
+        return [
+            {key: None if key in not_floats and is_missing(value) else value for key, value in row.items()}
+            for row in frame.to_dict("records")
+        ]
     if isinstance(frame, Mapping | str | bytes) or not isinstance(frame, Iterable):
         text = f"a {type(frame).__name__}, not a list of mappings, a Polars or pandas frame, or a dataset"
         raise InputError([f"{name}: {text}"])
     return list(frame)
-
-
-def _without_missing(row: dict[Any, Any], names: Iterable[str]) -> Row:
-    known = {str(key): value for key, value in row.items()}
-    return {**known, **{name: None for name in names if is_missing(known[name])}}
 
 
 def plain(value: Any) -> Any:

@@ -51,9 +51,8 @@ class QuestionKeys(Keys):
         for name, path in self.question_fields.items():
             require(name in QUESTION_FIELDS, f"question_fields: {name} is none of {names}")
             require(all(path.split(".")), f"question_fields.{name}: {path!r} is no path")
-        is_plain = self.query_format in ("auto", "plain") or not self.question_fields
         text = f"question_fields: only with query_format auto or plain, not {self.query_format}"
-        require(is_plain, text)
+        require(self.query_format in ("auto", "plain") or not self.question_fields, text)
 
 
 class PassageKeys(Keys):
@@ -73,5 +72,5 @@ class PassageKeys(Keys):
     (300 characters, by LangChain), or package.module:name."""
 
     def _check(self) -> None:
-        both = bool(self.passages and self.knowledge_source)
-        require(not both, "passages: give either passages or a knowledge_source, not both")
+        text = "passages: give either passages or a knowledge_source, not both"
+        require(not (self.passages and self.knowledge_source), text)

@@ -43,9 +43,9 @@ MIN_READER_QUERIES = 30
 NEEDS_EXTENSION = "extension"
 """Metadata of a key that asks for the extension of its name (`extensions`)."""
 KNOWN = "known"
+"""The slice by whether the reader answers a question without passages."""
 PAGE = "page"
 """The clusters of questions with the same first gold page."""
-"""The slice by whether the reader answers a question without passages."""
 
 
 class JobConfig(PassageKeys, QuestionKeys):
@@ -290,9 +290,8 @@ class JobConfig(PassageKeys, QuestionKeys):
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
         check_retrievers(self.retrievers, made_depth)
         check_corpora(self.corpora, self.run_corpora, self.runs, self.retrievers)
-        one = bool(self.passages or self.knowledge_source)
         text = "run_corpora: give corpora in place of passages and knowledge_source"
-        require(not (one and self.run_corpora), text)
+        require(not ((self.passages or self.knowledge_source) and self.run_corpora), text)
         both = sorted(set(self.runs) & set(self.retrievers))
         require(not both, f"runs and retrievers: both name {', '.join(both)}")
         text = "knowledge_source: only with retrievers, which search its passages; else give passages"
@@ -319,10 +318,8 @@ class JobConfig(PassageKeys, QuestionKeys):
         require(count is not None, text)
         text = f"reader_queries must be at least {MIN_READER_QUERIES} with auxiliary, to fit it, got {count}"
         require(count is None or count >= MIN_READER_QUERIES, text)
-        require(
-            name in self.annotators,
-            f"auxiliary: {name} is not among annotators ({', '.join(self.annotators)})",
-        )
+        text = f"auxiliary: {name} is not among annotators ({', '.join(self.annotators)})"
+        require(name in self.annotators, text)
 
     def _check_credits(self) -> None:
         for key, known in (("credits", CREDITS), ("orders", ORDERS)):
@@ -368,23 +365,23 @@ class JobConfig(PassageKeys, QuestionKeys):
         retrievers: dict[str, dict[str, RetrieverConfig]] = {}
         for name, retriever in self.retrievers.items():
             retrievers.setdefault(self.run_corpora.get(name, ""), {})[name] = retriever
-        return [self._retrieval(corpus, searching) for corpus, searching in retrievers.items()]
-
-    def _retrieval(self, corpus: str, retrievers: dict[str, RetrieverConfig]) -> RetrieveConfig:
-        """The job that makes the runs that search a corpus ("": the job's only one)."""
-        source = self.corpora.get(corpus, self)
         questions = {one.name: getattr(self, one.name) for one in fields(QuestionKeys)}
-        passages = {one.name: getattr(source, one.name) for one in fields(PassageKeys)}
-        config = RetrieveConfig(
-            **questions,
-            **passages,
-            retrievers=retrievers,
-            depth=self.retrieval_depth or self.depth,
-            search=self.search,
-            out="/".join([self.out.rstrip("/"), "retrieval", *filter(None, [corpus])]),
-            progress=self.progress,
-        )
-        return replace(config, num_queries=None) if self.retrieve_all else config
+        if self.retrieve_all:
+            questions["num_queries"] = None
+        return [
+            RetrieveConfig(
+                **questions,
+                **{
+                    one.name: getattr(self.corpora.get(corpus, self), one.name) for one in fields(PassageKeys)
+                },
+                retrievers=searching,
+                depth=self.retrieval_depth or self.depth,
+                search=self.search,
+                out="/".join([self.out.rstrip("/"), "retrieval", *filter(None, [corpus])]),
+                progress=self.progress,
+            )
+            for corpus, searching in retrievers.items()
+        ]
 
     def with_retrieved(self) -> JobConfig:
         """The config with the runs that are made, and the passages that knowledge sources give, as given ones."""
@@ -392,17 +389,13 @@ class JobConfig(PassageKeys, QuestionKeys):
             return self
         parts = self.retrievals()
         files = {name: job.run(name) for job in parts for name in job.retrievers}
-        split = {
-            self.run_corpora.get(next(iter(job.retrievers)), ""): job for job in parts if job.knowledge_source
-        }
-        corpora = {
-            name: CorpusConfig(passages=[split[name].corpus]) if name in split else corpus
-            for name, corpus in self.corpora.items()
-        }
+        names = [self.run_corpora.get(next(iter(job.retrievers)), "") for job in parts]
+        split = {name: [job.corpus] for name, job in zip(names, parts, strict=True) if job.knowledge_source}
+        from_pages = {name: CorpusConfig(passages=passages) for name, passages in split.items() if name}
         return replace(
             self,
-            passages=[split[""].corpus] if "" in split else self.passages,
-            corpora=corpora,
+            passages=split.get("", self.passages),
+            corpora=self.corpora | from_pages,
             runs={**self.runs, **files},
             knowledge_source=[],
             retrievers={},

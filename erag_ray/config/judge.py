@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from erag_ray.config.keys.values import AtLeast1, Number, Text, Whole, require
-from erag_ray.config.model import EngineKeys, ModelKeys
+from erag_ray.config.model import EngineKeys, ModelKeys, ServerKeys
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.config.served import ServerKeys
 
 
 class JudgeKeys(ModelKeys):
@@ -43,20 +42,15 @@ class JudgeKeys(ModelKeys):
     """Plain prompt: number of worked examples before the question (0 to 4)."""
 
     def _check(self) -> None:
-        most = 1.0 if self.scale == "yes_no" else 3.0
-        least = self.relevant_from
-        within = least is None or 0 < least <= most
-        require(
-            within, f"judge.relevant_from must be above 0 and at most {most:g} on this scale, got {least}"
-        )
+        most, least = 1 if self.scale == "yes_no" else 3, self.relevant_from
+        text = f"judge.relevant_from must be above 0 and at most {most} on this scale, got {least}"
+        require(least is None or 0 < least <= most, text)
 
     @property
     def threshold(self) -> float:
         """`relevant_from` as a share of the highest answer."""
-        least = self.relevant_from
-        if self.scale == "yes_no":
-            return 0.5 if least is None else least
-        return (2.0 if least is None else least) / 3
+        default, most = (0.5, 1) if self.scale == "yes_no" else (2.0, 3)
+        return (default if self.relevant_from is None else self.relevant_from) / most
 
 
 class JudgeConfig(ServerKeys, EngineKeys, JudgeKeys):

@@ -68,13 +68,10 @@ class PromptConfig(Keys):
         require(bool(shown), "passage must contain {text}, {title} or {passage}")
         if self.without_passages is not None:
             check_fields("without_passages", self.without_passages, ("question",), needs=("question",))
-        for example in self.examples:
-            for passage in example.passages:
-                require(
-                    set(passage) <= {"title", "text"} and "text" in passage,
-                    "examples: a passage must have the keys title and text, "
-                    f"got {', '.join(passage) or 'none'}",
-                )
+        for passage in (passage for example in self.examples for passage in example.passages):
+            given = ", ".join(passage) or "none"
+            text = f"examples: a passage must have the keys title and text, got {given}"
+            require({"text"} <= set(passage) <= {"title", "text"}, text)
 
 
 def check_fields(key: str, template: str, known: Collection[str], needs: Collection[str]) -> None:
@@ -87,10 +84,9 @@ def check_fields(key: str, template: str, known: Collection[str], needs: Collect
         fields_in_template = {name for _, name in fields_of(template)} - {""}
     except ValueError as error:
         raise ValueError(f"{key} must have braces in pairs: {error}; {DOUBLE}") from error
-    for name in sorted(fields_in_template - set(known)):
-        fields = ", ".join(f"{{{one}}}" for one in known)
-        text = f"{key} must have no field but {fields}, got {{{name}}}; {DOUBLE}"
-        raise ValueError(text)
+    fields = ", ".join(f"{{{one}}}" for one in known)
+    for name in sorted(fields_in_template):
+        require(name in known, f"{key} must have no field but {fields}, got {{{name}}}; {DOUBLE}")
     for name in needs:
         require(name in fields_in_template, f"{key} must contain {{{name}}}")
 
@@ -117,12 +113,10 @@ def read_prompt(path: str) -> PromptConfig:
     file = os.path.expanduser(os.path.expandvars(path))
     locations: Locations = {}
     try:
-        prompt: PromptConfig = build(PromptConfig, read_yaml(file, locations, KEY), KEY)
+        return build(PromptConfig, read_yaml(file, locations, KEY), KEY)
     except KeysError as error:
-        raise InputError(
-            [f"{location_of(key, locations) or f'{file}: '}{text}" for key, text in error.keyed]
-        ) from error
+        texts = [f"{location_of(key, locations) or f'{file}: '}{text}" for key, text in error.keyed]
+        raise InputError(texts) from error
     except OSError as error:
         text = f"{KEY} must name a readable file: {path}: {error.strerror or error}{searched_in(file)}"
         raise ValueError(text) from error
-    return prompt

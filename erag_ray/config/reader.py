@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from erag_ray.config.keys.values import AtLeast1, Flag, NotNegative, Text, Whole, require
-from erag_ray.config.model import EngineKeys, ModelKeys
+from erag_ray.config.model import EngineKeys, ModelKeys, ServerKeys
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
-from erag_ray.config.served import ServerKeys
 
 KINDS = ("fid", "ipa", "causal", "vllm", "served", "echo", "function")
 """Of the models of this package."""
@@ -20,9 +19,18 @@ SPEED_KEYS = (
     "batch_size",
     "batch_tokens",
     "simulated_latency_seconds",
-    *ServerKeys.ACCESS_KEYS,
-    *EngineKeys.ENGINE_SPEED_KEYS,
+    "tensor_parallel_size",
+    # how a server is reached
+    "base_url",
+    "concurrency",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "timeout_seconds",
+    "patience_seconds",
+    "api_key_env",
+    "price_per_million",
 )
+"""Keys that do not change what a model says."""
 NEW_KEYS = {"titles": True, "engine_args": {}, "ask_to_abstain": True}
 """Keys that tables of older versions lack, and what they had in their place."""
 

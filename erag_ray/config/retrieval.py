@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, field, fields
+from dataclasses import field, fields
 from typing import ClassVar, Literal
 
 from erag_ray.config.inputs import PassageKeys, QuestionKeys
+from erag_ray.config.keys.names import default_of
 from erag_ray.config.keys.values import (
     Above0,
     AtLeast0,
@@ -21,7 +22,7 @@ from erag_ray.config.keys.values import (
     Whole,
     require,
 )
-from erag_ray.config.served import check_key_variable
+from erag_ray.config.model import check_key_variable
 
 MAX_NAME_BYTES = 150
 OBJECT_KINDS = ("langchain", "llama_index", "haystack", "python")
@@ -125,9 +126,7 @@ class RetrieverConfig(Keys):
         require(bool(self.kind.strip()), "kind is blank")
         used = KEYS.get(self.kind, set())
         for key in fields(self):
-            value = getattr(self, key.name)
-            default = key.default_factory() if key.default_factory is not MISSING else key.default
-            plain = key.name in ("kind", *used) or value == default
+            plain = key.name in ("kind", *used) or getattr(self, key.name) == default_of(key)
             require(plain, f"{key.name} is given, but {self.kind} does not look at it")
         require(len(set(self.of)) == len(self.of), f"of: {', '.join(self.of)}: a run comes twice")
         require(self.kind != "rrf" or len(self.of) >= 2, "of: rrf needs at least two runs")
@@ -139,9 +138,8 @@ class RetrieverConfig(Keys):
             self._check_outside()
 
     def _check_outside(self) -> None:
-        revised = bool((self.revision or "").strip())
         text = f"revision: {self.kind} needs one: which index and settings it has, in your own words"
-        require(revised, text)
+        require(bool((self.revision or "").strip()), text)
         if self.kind != "http":
             is_named = ":" in (self.object or "").strip(":")
             require(is_named, f"object must be package.module:name, got {self.object}")
@@ -244,8 +242,8 @@ class CorpusConfig(PassageKeys):
     """One corpus: passages, or pages and how they are split."""
 
     def _check(self) -> None:
-        has_any = bool(self.passages or self.knowledge_source)
-        require(has_any, "passages: give each corpus either passages or a knowledge_source")
+        text = "passages: give each corpus either passages or a knowledge_source"
+        require(bool(self.passages or self.knowledge_source), text)
 
 
 def check_corpora(
@@ -279,10 +277,8 @@ def check_corpora(
         require(known, f"run_corpora: {run}: {corpus} is none of the corpora {', '.join(corpora)}")
     for run, retriever in retrievers.items():
         for other in retriever.others:
-            same = run_corpora[other] == run_corpora[run]
-            require(
-                same, f"retrievers.{run}: {other} searches another corpus, whose documents have other ids"
-            )
+            text = f"retrievers.{run}: {other} searches another corpus, whose documents have other ids"
+            require(run_corpora[other] == run_corpora[run], text)
     for name, corpus_config in corpora.items():
         require(name in run_corpora.values(), f"corpora: no run searches {name}")
         is_split = name in {run_corpora[run] for run in retrievers}

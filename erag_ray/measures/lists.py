@@ -69,8 +69,7 @@ class Lists:
     @cached_property
     def ideal_sums(self) -> Floats:
         """Return [num_lists, 1], the sum of the base's labels: of binary ones, the number of relevant documents."""
-        sums: Floats = self.ideal.sum(axis=1, keepdims=True)
-        return sums
+        return np.asarray(self.ideal.sum(axis=1, keepdims=True), np.float64)
 
     @property
     def depth(self) -> int:
@@ -125,8 +124,7 @@ def recall(lists: Lists) -> Floats:
 
 def average_precision(lists: Lists) -> Floats:
     """Return the sum of the precision at each relevant rank up to k over the base's relevant count (m_map_cut.c)."""
-    sums = np.cumsum(lists.labels * precision(lists), axis=1)
-    return _ratio(sums, lists.ideal_sums)
+    return _ratio(np.cumsum(lists.labels * precision(lists), axis=1), lists.ideal_sums)
 
 
 def reciprocal_rank(lists: Lists) -> Floats:
@@ -223,7 +221,10 @@ def compute_all(
         if not 1 <= cutoff <= lists.depth:
             raise ValueError(f"cutoff {cutoff} is outside 1..{lists.depth}, the depth of the lists")
     check_measures(names, kind or _kind(lists, threshold), threshold)
-    thresholded = lists if threshold is None else _apply_threshold(lists, threshold)
+    thresholded = lists
+    if threshold is not None:
+        labels, ideal = ((part >= threshold).astype(np.float64) for part in (lists.labels, lists.ideal))
+        thresholded = replace(lists, labels=labels, ideal=ideal)
     values: dict[tuple[str, int], Floats] = {}
     for name in names:
         measure = _find(name)
@@ -252,16 +253,12 @@ def check_measures(names: Collection[str], kind: Kind, threshold: float | None =
         raise ValueError(f"threshold {threshold} is above 1: no binary label would be relevant")
     refused = [measure for measure in measures if not takes(measure, kind, threshold)]
     if refused:
-        raise ValueError(_refusal(refused, kind, threshold))
-
-
-def _refusal(refused: Collection[Measure], kind: Kind, threshold: float | None) -> str:
-    names, allowed = ", ".join(measure.name for measure in refused), ", ".join(measures_for(kind, threshold))
-    if kind == "graded" and all(measure.needs_binary for measure in refused):
-        need = f"{names} need a threshold (label >= threshold is relevant). Set one, or use"
-    else:
+        names = ", ".join(measure.name for measure in refused)
         need = f"{names} are not defined for them. Use"
-    return f"the labels are {kind}, and {need} only {allowed}"
+        if kind == "graded" and all(measure.needs_binary for measure in refused):
+            need = f"{names} need a threshold (label >= threshold is relevant). Set one, or use"
+        allowed = ", ".join(measures_for(kind, threshold))
+        raise ValueError(f"the labels are {kind}, and {need} only {allowed}")
 
 
 def takes(measure: Measure, kind: Kind, threshold: float | None) -> bool:
@@ -298,14 +295,6 @@ def _kind(lists: Lists, threshold: float | None) -> Kind:
         return "signed"
     values = np.concatenate([lists.labels, lists.ideal], axis=None)
     return "binary" if threshold is None and bool(((values == 0) | (values == 1)).all()) else "graded"
-
-
-def _apply_threshold(lists: Lists, threshold: float) -> Lists:
-    return replace(
-        lists,
-        labels=(lists.labels >= threshold).astype(np.float64),
-        ideal=(lists.ideal >= threshold).astype(np.float64),
-    )
 
 
 BINARY: frozenset[Kind] = frozenset({"binary"})
@@ -346,8 +335,7 @@ class FactLists:
 
 def coverage(lists: FactLists) -> Floats:
     """Return the mean over facts of 1 - prod(1 - label) over the first k ranks: the share of facts that they give."""
-    covered: Floats = (1 - np.cumprod(1 - lists.labels, axis=1)).mean(axis=2)
-    return covered
+    return np.asarray((1 - np.cumprod(1 - lists.labels, axis=1)).mean(axis=2), np.float64)
 
 
 def alpha_ndcg(lists: FactLists) -> Floats:

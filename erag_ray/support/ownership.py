@@ -65,18 +65,16 @@ class Ledger:
             if self.root is not None:
                 if self.root.exists(name.rstrip(TREE)):
                     self.load()
-                    self._check(name)
-                    return
+                    if name in self._names:
+                        return
+                    text = (
+                        f"{self.root.at(name)}: no job has written this file, and this one would replace it"
+                    )
+                    raise InputError([f"{text}. Move it, or choose another out"])
                 self._added.append(name)
                 data = "".join(map(_line, self._added)).encode()
                 self.root.append_or_write(_line(name).encode(), data, RECORDS, self._record)
             self._names.add(name)
-
-    def _check(self, name: str) -> None:
-        assert self.root is not None
-        if name not in self._names:
-            text = f"{self.root.at(name)}: no job has written this file, and this one would replace it"
-            raise InputError([f"{text}. Move it, or choose another out"])
 
     def has(self, name: str) -> bool:
         if name not in self._names:
@@ -128,21 +126,17 @@ class Ledger:
         _, trees = self.below("")
         for tree in trees:
             self.root.remove_tree(tree.rstrip(TREE))
-        folders = {"", *(posixpath.dirname(name) for name in self._names)}
-        self._names = {name for folder in folders for name in self._existing(folder)}
+        folders = {"", *map(posixpath.dirname, self._names)}
+        for folder in folders:
+            self.remove_unfinished(self.root.inside(folder), folder)
+        existing = (posixpath.join(folder, file) for folder in folders for file in self.root.names(folder))
+        self._names &= {*existing}
         self._added = []
         if records or sorted(self._names) != read_marker(self.root):
             write_marker(self.root, self._names)
             for record in records:
                 self.root.delete(RECORDS, record)
         self.root.prune(RECORDS)
-
-    def _existing(self, folder: str) -> list[str]:
-        assert self.root is not None
-        self.remove_unfinished(self.root.inside(folder), folder)
-        return [
-            name for file in self.root.names(folder) if (name := posixpath.join(folder, file)) in self._names
-        ]
 
 
 def read_marker(root: Folder) -> list[str] | None:
@@ -151,15 +145,13 @@ def read_marker(root: Folder) -> list[str] | None:
     Raises:
         OSError: it cannot be read now.
     """
-    try:
+    missing = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+    with contextlib.suppress(*missing, ValueError, KeyError, TypeError, RecursionError):
         content = json.loads(root.read_bytes(MARKER))
-        names = content["files"] if content["made_by"] == "erag_ray" else None
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    is_valid = isinstance(names, list) and all(map(_is_inside, names))
-    return names if is_valid else None
+        names = content["files"]
+        if content["made_by"] == "erag_ray" and isinstance(names, list) and all(map(_is_inside, names)):
+            return names
+    return None
 
 
 def write_marker(root: Folder, names: Iterable[str]) -> None:

@@ -62,14 +62,10 @@ def progress(count: Callable[[], int], total: int, title: str) -> Iterator[None]
 
     A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`, and the first after `QUICK_SECONDS`.
     """
-    show = _notebook_bar if _in_notebook() else _bar if sys.stderr.isatty() else _lines
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    show = _notebook_bar if hasattr(shell, "kernel") else _bar if sys.stderr.isatty() else _lines
     with beside(show, count, total, title):
         yield
-
-
-def _in_notebook() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return hasattr(shell, "kernel")
 
 
 @contextlib.contextmanager
@@ -116,8 +112,7 @@ def _notebook_bar(closing: threading.Event, count: Callable[[], int], total: int
 
 
 def _lines(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
-    start, pause = time.monotonic(), QUICK_SECONDS
-    ended = False
+    start, pause, ended = time.monotonic(), QUICK_SECONDS, False
     while not ended:
         ended, pause = closing.wait(pause), LINE_SECONDS
         done, seconds = count(), time.monotonic() - start

@@ -100,14 +100,10 @@ def find_instance(kind: str, name: str, entries: Mapping[str, T], entry_class: t
     room = next(room for room in rooms if hasattr(sys.modules[room], class_name))
     text = f"{kind} {name!r} is a {type(entry).__name__}, not an {room}.{class_name}"
     if inspect.isroutine(entry):
-        text += f"; {_wrapper_lines(kind, name, room, class_name, arguments)}"
+        # the two lines of source code that turn a plain function into an entry
+        module, _, function = plugins(kind).get(name, name).partition(":")
+        constant = function.upper() if function.upper() != function else f"{function}_{class_name.upper()}"
+        first = f"from {room} import {class_name}"
+        second = f'{constant} = {class_name}(name="{function}", function={function}, {arguments})'
+        text += f"; write these two lines, `{first}` and `{second}`, and name {module}:{constant}"
     raise ValueError(text)
-
-
-def _wrapper_lines(kind: str, name: str, room: str, class_name: str, arguments: str) -> str:
-    """Return the two lines of source code that turn a plain function into an entry."""
-    module, _, function = plugins(kind).get(name, name).partition(":")
-    constant = function.upper() if function.upper() != function else f"{function}_{class_name.upper()}"
-    first = f"from {room} import {class_name}"
-    second = f'{constant} = {class_name}(name="{function}", function={function}, {arguments})'
-    return f"write these two lines, `{first}` and `{second}`, and name {module}:{constant}"

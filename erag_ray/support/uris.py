@@ -5,13 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-SCHEMES = {
-    "s3": "",
-    "gs": "?retry_limit_seconds=60",
-    "gcs": "?retry_limit_seconds=60",
-    "abfs": "",
-    "abfss": "",
-}
+SCHEMES = {"s3": "", **dict.fromkeys(("gs", "gcs"), "?retry_limit_seconds=60"), "abfs": "", "abfss": ""}
 """Schemes of object stores, with options for Arrow: without them it retries for a quarter of an hour."""
 
 SECRET = re.compile(r"://[^/@]*:(?:.*@|(?!\d*(?:/|$)))|^(?:s3|gs|gcs)://[^/@]+@", re.DOTALL)

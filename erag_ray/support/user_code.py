@@ -46,10 +46,8 @@ def is_user_code(code: object) -> bool:
 
 def one_line(text: str, max_characters: int = LINE_CHARACTERS) -> str:
     """Replace secrets by asterisks and control characters by blanks, and then cut to a length."""
-    words = "".join(
-        character if character.isprintable() else " " for character in masked_message(text)
-    ).split()
-    line = " ".join(words)
+    printable = (one if one.isprintable() else " " for one in masked_message(text))
+    line = " ".join("".join(printable).split())
     return line if len(line) <= max_characters else f"{line[: max_characters - 3]}..."
 
 
@@ -60,26 +58,22 @@ def fault_of(error: BaseException, code: object) -> Fault:
     return fault
 
 
-@contextlib.contextmanager
-def checking(what: str, code: object) -> Iterator[None]:
+def checking(what: str, code: object) -> contextlib.AbstractContextManager[None]:
     """Turn exceptions of user code into problems of the config; for checks before any work is done.
 
     Raises:
         InputError: instead of any other exception of user code.
     """
-    with _instead(code, lambda fault: InputError([f"{what}: {fault}"])):
-        yield
+    return _instead(code, lambda fault: InputError([f"{what}: {fault}"]))
 
 
-@contextlib.contextmanager
-def running(what: str, code: object) -> Iterator[None]:
+def running(what: str, code: object) -> contextlib.AbstractContextManager[None]:
     """Turn exceptions of user code into a one-line message that ends the job.
 
     Raises:
         JobError: instead of any other exception of user code.
     """
-    with _instead(code, lambda fault: JobError(f"{what}: {fault}; {RESUME_ADVICE}")):
-        yield
+    return _instead(code, lambda fault: JobError(f"{what}: {fault}; {RESUME_ADVICE}"))
 
 
 @contextlib.contextmanager
@@ -96,11 +90,10 @@ def _instead(code: object, replacement: Callable[[Fault], Exception]) -> Iterato
 
 def with_guards(instance: T, what: str, *names: str) -> T:
     """Wrap the named functions of a dataclass instance in `running` where they are user code."""
-    functions = {name: getattr(instance, name) for name in names}
     guarded = {
         name: _guarded(function, what)
-        for name, function in functions.items()
-        if function is not None and is_user_code(function)
+        for name in names
+        if (function := getattr(instance, name)) is not None and is_user_code(function)
     }
     return dataclasses.replace(instance, **guarded) if guarded else instance  # type: ignore[type-var]
 
@@ -136,11 +129,10 @@ def _described(error: BaseException) -> str:
 
 def _raised_at(error: BaseException, package: str) -> str:
     """Return FILE:LINE of the innermost frame of a package in a traceback; "" if there is none."""
-    location = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         if _package(frame.f_globals.get("__name__", "")) == package:
-            location = _location(frame.f_code.co_filename, line)
-    return location
+            return _location(frame.f_code.co_filename, line)
+    return ""
 
 
 def _defined_at(code: object) -> str:

@@ -16,7 +16,7 @@ from rouge_score import rouge_scorer
 
 from erag_ray.annotators.contains import dpr_form
 from erag_ray.measures.scores import SCORES, normalize_answer, rouge_l_google, rouge_l_kilt, score_outputs
-from erag_ray.measures.scores.rouge_l import _summary_rouge_l_by_loop
+from erag_ray.measures.scores.kilt import _summary_rouge_l_by_loop
 
 pytestmark = pytest.mark.parity
 

@@ -17,7 +17,7 @@ import yaml
 import erag_ray as er
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
-from erag_ray.config.keys.names import bounds_in, config_in, field_hints, field_types, members_of
+from erag_ray.config.keys.names import bounds_in, config_in, field_hints, members_of
 from erag_ray.config.keys.values import Keys, build
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieverConfig
@@ -223,7 +223,7 @@ def every_config(kind: type = Keys) -> Iterator[type]:
 
 @pytest.mark.parametrize("kind", sorted({*every_config()}, key=str), ids=lambda kind: kind.__name__)
 def test_a_value_beyond_a_bound_is_refused_and_one_within_is_not(kind: type) -> None:
-    for name, hint in field_types(kind).items():
+    for name, hint in field_hints(kind, with_bounds=True).items():
         shape = str(hint)
         step = 1 if "int" in shape else 0.001
         for sign, bound in bounds_in(hint).items():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from erag_ray.annotators.abstention import IRRELEVANT_WEIGHT
+from erag_ray.annotators.relevance import IRRELEVANT_WEIGHT
 from erag_ray.measures.agreement import Family, paired_differences
 from erag_ray.measures.lists import compute_all, list_ideal
 from erag_ray.measures.scores import abstained, score_named, score_outputs

@@ -19,8 +19,8 @@ from erag_ray.config.keys.names import (
     below,
     bounds_in,
     config_in,
+    default_of,
     field_hints,
-    field_types,
     inner_hint,
     is_config,
     type_text,
@@ -55,30 +55,27 @@ def help_text(kind: type, description: str, words: Sequence[str]) -> str:
     if groups:
         if not is_config(config := _config_at(kind, groups[0])):
             raise ValueError(unknown_key(f"{groups[0]}.help", kind, mark="--"))
-        return "\n".join([*lines, "", *_title(config), *_group(config, groups[0])]) + "\n"
+        return "\n".join([*lines, *_group(config, groups[0])]) + "\n"
     lines += ["", "options:", *(line for key, text in OPTIONS.items() for line in _entry(key, text))]
     everyday = getattr(kind, "EVERYDAY", {})
     shown = [key for keys in everyday.values() for key in keys]
     for title, keys in everyday.items():
         lines += ["", f"{title}:", *(line for key in keys for line in _key(kind, key))]
     if ALL in words or not everyday:
-        lines += ["", *_title(kind), *_group(kind, "", shown)]
+        lines += _group(kind, "", shown)
     return "\n".join(lines) + "\n"
 
 
-def _title(kind: type) -> Iterator[str]:
-    yield f"{inspect.cleandoc(str(kind.__doc__)).splitlines()[0].removesuffix('.')}:"
-
-
-def _group(kind: type, path: str, shown: Sequence[str] = ()) -> Iterator[str]:
+def _group(kind: type, path: str, shown: Sequence[str] = (), title: str = "") -> Iterator[str]:
     """Yield the lines of the keys of a config, and of those always there inside it, but for those shown already."""
+    title = title or inspect.cleandoc(str(kind.__doc__)).splitlines()[0]
+    yield from ("", f"{title.removesuffix('.')}:")
     inside = [name for name, hint in field_hints(kind).items() if is_config(hint)]
     for name in sorted(field_hints(kind), key=lambda name: name != "kind"):
         if name not in inside and below(path, name) not in shown:
             yield from _key(kind, name, path)
     for name in inside:
-        yield from ("", f"{_texts(kind)[name].removesuffix('.')}:")
-        yield from _group(field_hints(kind)[name], below(path, name), shown)
+        yield from _group(field_hints(kind)[name], below(path, name), shown, _texts(kind)[name])
 
 
 def _config_at(kind: Any, path: str) -> Any:
@@ -94,16 +91,14 @@ def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:
     hint, full = field_hints(config)[name], below(path, key)
     if is_config(_config_at(config, name)):
         yield from _entry(f"--{full}.help", "Show its keys and exit.")
-    field = next(one for one in dataclasses.fields(config) if one.name == name)
-    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    shown = (
-        ""
-        if default is dataclasses.MISSING
-        else f", default: {default if isinstance(default, str) else json.dumps(default, default=dataclasses.asdict)}"
-    )
-    signs = [f"{SIGNS[sign]} {bound}" for sign, bound in bounds_in(field_types(config)[name]).items()]
-    kinds = ", ".join([type_text(hint), *filter(None, [" ".join(signs)])])
-    yield from _entry(f"--{full} {name.upper()}", f"{_texts(config)[name]} ({kinds}{shown})")
+    bounds = bounds_in(field_hints(config, with_bounds=True)[name])
+    signs = " ".join(f"{SIGNS[sign]} {bound}" for sign, bound in bounds.items())
+    kinds = ", ".join(filter(None, [type_text(hint), signs]))
+    default = default_of(config.__dataclass_fields__[name])
+    if default is not dataclasses.MISSING:
+        text = default if isinstance(default, str) else json.dumps(default, default=dataclasses.asdict)
+        kinds += f", default: {text}"
+    yield from _entry(f"--{full} {name.upper()}", f"{_texts(config)[name]} ({kinds})")
 
 
 @functools.cache

@@ -71,7 +71,11 @@ def _tree(kind: type, words: Sequence[str], locations: Locations) -> Tree:
         elif not has_value:
             value = rest.pop(0)
         if option == "--config":
-            _add_file(kind, tree, value, locations)
+            try:
+                _overlay(kind, tree, read_yaml(value, locations))
+            except OSError as error:
+                reason = f"{error.strerror or error}{searched_in(value)}"
+                raise ValueError(f"--config: {value} is not a file that can be read: {reason}") from error
         elif _is_key(kind, option[2:]):
             _add_option(kind, tree, option[2:], value, locations)
         else:
@@ -79,15 +83,6 @@ def _tree(kind: type, words: Sequence[str], locations: Locations) -> Tree:
     if unknown:
         raise ValueError("; ".join(unknown))
     return tree
-
-
-def _add_file(kind: type, tree: Tree, file: str, locations: Locations) -> None:
-    try:
-        keys = read_yaml(file, locations)
-    except OSError as error:
-        reason = f"{error.strerror or error}{searched_in(file)}"
-        raise ValueError(f"--config: {file} is not a file that can be read: {reason}") from error
-    _overlay(kind, tree, keys)
 
 
 def _add_option(kind: type, tree: Tree, option: str, text: str, locations: Locations) -> None:

@@ -41,10 +41,9 @@ def read_yaml(file: str, locations: Locations, key: str = "") -> Tree:
         root = _checked(lambda: yaml.compose(data.decode(), Loader=yaml.SafeLoader), file, data)
         if not isinstance(root, yaml.MappingNode):
             raise ValueError(f"{file}:1: holds no keys; write lines of the form KEY: VALUE")
-        tree: Tree = _tree(root, file, key, locations)
+        return Tree(_tree(root, file, key, locations))
     except RecursionError:
         raise ValueError(f"{file}: is nested too deep, or holds itself") from None
-    return tree
 
 
 def location_of(key: str, locations: Locations) -> str:
@@ -80,19 +79,12 @@ def _checked(compose: Callable[[], yaml.Node | None], file: str, data: bytes) ->
         line = data.decode().count("\n", 0, error.position) + 1
         reason = f"not YAML: the character #x{error.character:04x} is not allowed"
     except yaml.MarkedYAMLError as error:
-        line, reason = _syntax_error(error)
+        mark, start = error.problem_mark or error.context_mark, error.context_mark
+        line, problem = mark.line + 1 if mark else 1, error.problem or ""
+        since = f" from line {start.line + 1} on" if start and start.line + 1 != line else ""
+        context = f" ({error.context}{since})" if error.context else ""
+        reason = f"not YAML: {problem}{context}" + (f"; {HINTS[problem]}" if problem in HINTS else "")
     raise ValueError(f"{file}:{line}: {reason}")
-
-
-def _syntax_error(error: yaml.MarkedYAMLError) -> tuple[int, str]:
-    """Return the line of a syntax error, and what is wrong there."""
-    mark, start = error.problem_mark or error.context_mark, error.context_mark
-    line = mark.line + 1 if mark else 1
-    problem = error.problem or ""
-    since = f" from line {start.line + 1} on" if start and start.line + 1 != line else ""
-    context = f" ({error.context}{since})" if error.context else ""
-    hint = f"; {HINTS[problem]}" if problem in HINTS else ""
-    return line, f"not YAML: {problem}{context}{hint}"
 
 
 def _tree(node: yaml.Node, file: str, key: str, lines: Locations) -> Any:

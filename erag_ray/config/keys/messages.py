@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from erag_ray.config.keys.names import (
     NUM_SHOWN,
     below,
+    default_of,
     field_hints,
     is_config,
-    is_required,
     members_of,
     type_text,
     unknown_key,
@@ -56,11 +56,8 @@ def problems_of(kind: type, error: ValidationError, key: str = "") -> list[Probl
         key: of the config itself.
     """
     # of a union of a number and a word, the number's fault says enough
-    faults = [
-        fault
-        for fault in error.errors(include_url=False)
-        if not str(fault["loc"][-1:]).startswith('("literal[')
-    ]
+    errors = error.errors(include_url=False)
+    faults = [fault for fault in errors if not str(fault["loc"][-1:]).startswith('("literal[')]
     # an unknown key may be the missing one, misspelt
     unknown = {fault["loc"][:-1] for fault in faults if fault["type"] == "unexpected_keyword_argument"}
     problems = [
@@ -70,11 +67,11 @@ def problems_of(kind: type, error: ValidationError, key: str = "") -> list[Probl
         for problem in _problems(kind, fault, key)
     ]
     # a value of a union is told by the member that it comes nearest to
-    inner = {problem.key for problem in problems}
+    inner = {key for key, _ in problems}
     return [
-        problem
-        for problem in problems
-        if not problem.key or not any(one.startswith((f"{problem.key}.", f"{problem.key}[")) for one in inner)
+        Problem(key, text)
+        for key, text in problems
+        if not key or not any(one.startswith((f"{key}.", f"{key}[")) for one in inner)
     ]
 
 
@@ -163,7 +160,8 @@ def _advice(members: Sequence[Any], value: Any, key: str) -> str:
     if typing.get_origin(member) is dict:
         return f". Write {key}.NAME: {value}"
     if is_config(member):
-        needed = [field.name for field in dataclasses.fields(member) if is_required(field)]
+        fields = dataclasses.fields(member)
+        needed = [field.name for field in fields if default_of(field) is dataclasses.MISSING]
         names = [*needed, *filter("model".__eq__, field_hints(member))]
         return f". Write {key}.{names[0]}: {value}" if names else ""
     is_text = getattr(value, "is_quoted", True)

@@ -7,7 +7,7 @@ import functools
 import itertools
 import types
 import typing
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from erag_ray.support.registry import nearest
@@ -33,19 +33,12 @@ GONE = {
 
 
 @functools.cache
-def _hints_of(kind: Hashable, include_extras: bool = False) -> Mapping[str, Any]:
-    hints = typing.get_type_hints(kind, include_extras=include_extras)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-
-
-def field_hints(kind: Any) -> Mapping[str, Any]:
+def field_hints(kind: Any, *, with_bounds: bool = False) -> Mapping[str, Any]:
     """Return the keys of a config with their types; none of other types."""
-    return _hints_of(kind) if is_config(kind) else {}
-
-
-def field_types(kind: Any) -> Mapping[str, Any]:
-    """Return the keys of a config with their types and bounds."""
-    return _hints_of(kind, include_extras=True)
+    if not is_config(kind):
+        return {}
+    hints = typing.get_type_hints(kind, include_extras=with_bounds)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def bounds_in(hint: Any) -> dict[str, Any]:
@@ -93,9 +86,9 @@ def _member_text(hint: Any) -> str:
     return TYPES[hint]
 
 
-def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Return whether a key has no default."""
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a key; MISSING for one without."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def below(key: str, name: object) -> str:
@@ -116,10 +109,8 @@ def inner_hint(hint: Any, name: str) -> Any:
 def is_raw(hint: Any, text: str) -> bool:
     """Return whether an option's text is a scalar: of a key that takes scalars, unless it may be YAML in brackets."""
     members = members_of(hint)
-    holds_keys = any(
-        is_config(one) or one is Any or typing.get_origin(one) in (list, dict) for one in members
-    )
-    return not holds_keys or (str in members and not text.startswith(("[", "{")))
+    has_keys = any(is_config(one) or one is Any or typing.get_origin(one) in (list, dict) for one in members)
+    return not has_keys or (str in members and not text.startswith(("[", "{")))
 
 
 def split_key(kind: Any, key: str) -> list[str]:
@@ -159,11 +150,9 @@ def unknown_key(path: str, kind: type, *, mark: str = "", prefix: str = "") -> s
     for part in split_key(kind, parent):
         hint = inner_hint(hint, part)
     if parent in known and not field_hints(config_in(hint)):
-        return (
-            f"unknown key {start}{path}: {start}{parent} has no keys below it. Did you mean {start}{parent}?"
-        )
+        key = f"{start}{parent}"
+        return f"unknown key {start}{path}: {key} has no keys below it. Did you mean {key}?"
     beside = nearest(name, field_hints(config_in(hint)))
     by_name = {key.rpartition(".")[2]: key for key in reversed(known)}
-    elsewhere = None if beside else nearest(name, by_name)
-    near = below(parent, beside) if beside else by_name.get(elsewhere or "")
+    near = below(parent, beside) if beside else by_name.get(nearest(name, by_name) or "")
     return f"unknown key {start}{path}" + (f". Did you mean {start}{near}?" if near else "")

@@ -88,9 +88,8 @@ def as_any(value: Any) -> Any:
         return [as_any(item) for item in value]
     if not isinstance(value, Written):
         return value
-    forms = (
-        (as_whole, as_flag) if value.lower().strip("+-") in ("inf", "nan") else (as_whole, as_number, as_flag)
-    )
+    is_word = value.lower().strip("+-") in ("inf", "nan")
+    forms = (as_whole, as_flag) if is_word else (as_whole, as_number, as_flag)
     read = (form(value) for form in forms)
     return next((scalar for scalar in read if not isinstance(scalar, str)), str(value))
 

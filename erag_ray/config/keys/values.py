@@ -15,7 +15,7 @@ import pydantic.dataclasses
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from erag_ray.config.keys.messages import KeysError, Problem, problems_of
-from erag_ray.config.keys.names import below, field_types
+from erag_ray.config.keys.names import below, field_hints
 from erag_ray.config.keys.scalars import as_any, as_flag, as_number, as_text, as_whole, expanded
 
 Config = TypeVar("Config")
@@ -98,7 +98,7 @@ def require(condition: bool, message: str) -> None:
 
 def paths_of(config: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield key and path of every `Path` of a config, and of the configs inside it."""
-    for name, hint in field_types(type(config)).items():
+    for name, hint in field_hints(config.__class__, with_bounds=True).items():
         value, full = getattr(config, name), below(key, name)
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
         if _is_path(hint):

@@ -22,7 +22,6 @@ from erag_ray.measures.agreement.differences import (
     paired_differences,
     round_up,
 )
-from erag_ray.measures.agreement.families import AdjustedTest, Family, holm
 from erag_ray.measures.agreement.intervals import (
     Interval,
     mean_intervals,
@@ -32,7 +31,7 @@ from erag_ray.measures.agreement.intervals import (
     share_of,
     wilson_interval,
 )
-from erag_ray.measures.agreement.paired_test import PairedTest, paired_test
+from erag_ray.measures.agreement.paired_test import AdjustedTest, Family, PairedTest, holm, paired_test
 from erag_ray.measures.agreement.prediction_powered import LabelSample, PoweredValues, powered_values
 from erag_ray.measures.agreement.statistics import STATISTICS, Clusters, Statistic, Weights
 

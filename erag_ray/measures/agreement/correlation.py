@@ -32,8 +32,8 @@ MIN_FOR_P_VALUE = 3
 MIN_RUNS_FOR_P_VALUE = 8
 ORDERS_AT_A_TIME = 250
 MAX_FOR_EVERY_ORDER = 8
-NEIGHBOURS = 5
 """Up to this many queries all orders are used (40,320 for 8)."""
+NEIGHBOURS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,10 @@ def agree(
     if weights is not None:
         resampled = chosen.function(cells, checked_weights(weights, len(first)))
         low, high = percentiles(resampled, confidence)
-        reason = _why_no_interval(resampled) if low is None else None
+        if not len(resampled):
+            reason = "no interval: no resamples"
+        elif low is None:
+            reason = f"no interval: a column is constant in {np.isnan(resampled).mean():.1%} of the resamples"
     if orders is not None and len(first) >= MIN_FOR_P_VALUE:
         p_value = float(permutation_p_values(first[:, None], second, statistic, orders)[0])
     return Agreement(
@@ -263,38 +266,24 @@ def _find(name: str) -> Statistic:
     return with_guards(statistic, f"statistics: {name}", "function", "permuted")
 
 
-def _columns(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:
-    first, second = _column(a), _column(b)
+def _columns(*columns: npt.ArrayLike) -> tuple[Floats, Floats]:
+    # the sum turns -0.0 into 0.0, which print differently
+    first, second = (np.asarray(column, dtype=np.float64) + 0.0 for column in columns)
+    if any(column.ndim != 1 or not np.isfinite(column).all() for column in (first, second)):
+        raise ValueError(
+            "a column must be one-dimensional and finite; drop and count values that were not judged"
+        )
     if len(first) != len(second):
         raise ValueError(f"two columns of {len(first)} and {len(second)} values")
     return first, second
 
 
-def _column(values: npt.ArrayLike) -> Floats:
-    column = np.asarray(values, dtype=np.float64)
-    if column.ndim != 1 or not np.isfinite(column).all():
-        raise ValueError(
-            "a column must be one-dimensional and finite; drop and count values that were not judged"
-        )
-    # turn -0.0 into 0.0, which print differently
-    return column + 0.0
-
-
 def _why_undefined(x: Floats, y: Floats, names: tuple[str, str], counted: str) -> str | None:
     if len(x) < 2:
         return f"number of {counted}: {len(x)}, and a correlation takes at least 2"
-    constant = [
-        f"constant: every {name} is {column[0]}"
-        for name, column in zip(names, (x, y), strict=True)
-        if (column == column[0]).all()
-    ]
+    columns = zip(names, (x, y), strict=True)
+    constant = [f"constant: every {name} is {one[0]}" for name, one in columns if (one == one[0]).all()]
     return "; ".join(constant) or None
-
-
-def _why_no_interval(resampled: Floats) -> str:
-    if not len(resampled):
-        return "no interval: no resamples"
-    return f"no interval: a column is constant in {np.isnan(resampled).mean():.1%} of the resamples"
 
 
 def _cells(x: Floats, y: Floats) -> Cells:

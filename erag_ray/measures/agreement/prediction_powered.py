@@ -116,9 +116,8 @@ def _check(sample: LabelSample) -> None:
         raise ValueError("the arrays of a sample must have one entry for each document")
     read, (low, high) = sample.labels[sample.is_read], sample.bounds
     if not ((read >= low) & (read <= high)).all() or not np.isfinite(sample.auxiliary).all():
-        raise ValueError(
-            f"labels that were read must be within [{low:g}, {high:g}], and auxiliary labels finite"
-        )
+        text = f"labels that were read must be within [{low:g}, {high:g}], and auxiliary labels finite"
+        raise ValueError(text)
     if ((sample.probabilities <= 0) & ((sample.weights != 0) | sample.is_read)).any():
         raise ValueError("a document with a weight needs a probability above 0, or the estimate is biased")
 

@@ -95,13 +95,9 @@ def _tau_b(
     draws: Weights, begin: int, stop: int, cell: Integers, x: Integers, y: Integers, num_x: int, num_y: int
 ) -> Floats:
     values = np.empty(stop - begin)
-    cell_weights, of_y, tree = (
-        np.empty((len(x), LANES)),
-        np.empty((num_y, LANES)),
-        np.empty((num_y + 1, LANES)),
-    )
+    cell_weights, of_y = np.empty((len(x), LANES)), np.empty((num_y, LANES))
+    tree, at_most, group_weights = np.empty((num_y + 1, LANES)), np.empty(LANES), np.empty(LANES)
     total, tied_x, surplus = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    at_most, group_weights = np.empty(LANES), np.empty(LANES)
     for first in range(begin, stop, LANES):
         width = min(LANES, stop - first)
         cell_weights[:], of_y[:], tree[:] = 0.0, 0.0, 0.0
@@ -187,17 +183,15 @@ def _rho(
             for lane in range(LANES):
                 product[lane] += cell_weights[index, lane] * of_x[x[index], lane] * of_y[y[index], lane]
         for lane in range(width):
-            values[first - begin + lane] = (
-                product[lane] / np.sqrt(spread[lane]) if spread[lane] > 0 else np.nan
-            )
+            rho = product[lane] / np.sqrt(spread[lane]) if spread[lane] > 0 else np.nan
+            values[first - begin + lane] = rho
     return values
 
 
 def permuted_ranks(columns: Floats, y: Floats, orders: Orders) -> Floats:
     """Return the numerator of rho: four times the sum of products of centered mid-ranks."""
     ranks = np.stack([_balance(column) for column in columns.T], axis=1)
-    products: Floats = _balance(y)[orders] @ ranks
-    return products
+    return np.asarray(_balance(y)[orders] @ ranks, np.float64)
 
 
 def permuted_pairs(columns: Floats, y: Floats, orders: Orders) -> Floats:

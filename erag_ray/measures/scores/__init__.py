@@ -1,8 +1,8 @@
 """Scores: one output of a reader against the gold answers of its query, in [0, 1]. Pure.
 
 Output and gold answers are stripped, blank gold answers are left out, an empty output scores 0, and the best gold
-answer counts, as in KILT's official evaluation (Petroni et al., NAACL 2021; ``kilt/eval_downstream.py``). `kilt` and
-`rouge_l` have KILT's scores, `chat` those for readers that answer in sentences and for other languages: ``match:ko`` is
+answer counts, as in KILT's official evaluation (Petroni et al., NAACL 2021; ``kilt/eval_downstream.py``). `kilt`
+has KILT's scores, `chat` those for readers that answer in sentences and for other languages: ``match:ko`` is
 `match` in Korean. To add a score, write one function ``(output, answers) -> float`` and one line in `SCORES`; code
 outside the package exports a `Score` and is named ``package.module:name``.
 """
@@ -12,7 +12,15 @@ from __future__ import annotations
 import contextlib
 
 from erag_ray.measures.scores.abstention import abstained
-from erag_ray.measures.scores.base import Score
+from erag_ray.measures.scores.base import (
+    JUDGEMENTS,
+    Score,
+    Scoring,
+    judged,
+    needs_judgement,
+    score_outputs,
+    usable_answers,
+)
 from erag_ray.measures.scores.chat import (
     COMPARISONS,
     SHORT_ANSWERS,
@@ -20,7 +28,15 @@ from erag_ray.measures.scores.chat import (
     is_language_score,
     language_score,
 )
-from erag_ray.measures.scores.kilt import accuracy, exact_match, may_be_accurate, may_match_exactly, token_f1
+from erag_ray.measures.scores.kilt import (
+    accuracy,
+    exact_match,
+    may_be_accurate,
+    may_match_exactly,
+    rouge_l_google,
+    rouge_l_kilt,
+    token_f1,
+)
 from erag_ray.measures.scores.normalization import (
     ENGLISH,
     UNSPACED,
@@ -29,15 +45,6 @@ from erag_ray.measures.scores.normalization import (
     normalize_answer,
     whole_words,
 )
-from erag_ray.measures.scores.outputs import (
-    JUDGEMENTS,
-    Scoring,
-    judged,
-    needs_judgement,
-    score_outputs,
-    usable_answers,
-)
-from erag_ray.measures.scores.rouge_l import rouge_l_google, rouge_l_kilt
 from erag_ray.support.registry import find_instance
 from erag_ray.support.user_code import with_guards
 
@@ -51,21 +58,15 @@ __all__ = [
     "UNSPACED",
     "Score",
     "Scoring",
-    "abstained",
-    "accuracy",
     "check_language",
-    "exact_match",
     "has_word",
     "in_language",
     "is_language_score",
     "needs_judgement",
     "normalize_answer",
-    "rouge_l_google",
-    "rouge_l_kilt",
     "score_named",
     "score_outputs",
     "score_sign",
-    "token_f1",
     "usable_answers",
     "whole_words",
 ]

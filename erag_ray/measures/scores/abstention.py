@@ -62,11 +62,7 @@ def abstained(output: str, answers: Sequence[str] = ()) -> float:
     is taken for an answer.
     """
     sentences = [english_form(sentence) for sentence in _SENTENCE_ENDS.split(output)]
-    if any(_says_present(sentence) for sentence in sentences):
-        return 0.0
+    for match in filter(None, map(_ANSWERS.search, sentences)):
+        if not _DENIES.search(match.string[: match.start()]):
+            return 0.0
     return float(any(_ABSTAINS.search(_QUOTED.sub("", sentence)) for sentence in sentences))
-
-
-def _says_present(sentence: str) -> bool:
-    match = _ANSWERS.search(sentence)
-    return match is not None and not _DENIES.search(sentence[: match.start()])

@@ -1,14 +1,20 @@
-"""The scores of KILT's official evaluation that compare words: exact match, F1, accuracy. Pure."""
+"""The scores of KILT's official evaluation: exact match, F1, accuracy, ROUGE-L, also by another package. Pure."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from rouge import Rouge
 
 from erag_ray.measures.scores.base import best_over_gold_answers, multiset_f1
 from erag_ray.measures.scores.normalization import ARTICLES, normalized, without_punctuation
 
 _ARTICLE_STARTS = ("", "a", "an", "t", "th", "the")
+_ROUGE = Rouge(metrics=["rouge-l"], stats=["f"])
 
 
 def exact_match(output: str, answers: Sequence[str]) -> float:
@@ -34,11 +40,8 @@ def may_match_exactly(start: str, answers: Sequence[str]) -> bool:
 
 def _final_prefix(start: str) -> str:
     """Return the prefix that all texts starting with ``start`` (lower case, no punctuation) have when normalised."""
-    run = re.search(r"\w*\Z", start)
-    assert run is not None, "the pattern matches the empty string"
-    if run[0] in _ARTICLE_STARTS:
-        start = start[: run.start()]
-    text = ARTICLES.sub(" ", start)
+    before = re.sub(r"\w*\Z", "", start)
+    text = ARTICLES.sub(" ", before if start[len(before) :] in _ARTICLE_STARTS else start)
     words = " ".join(text.split())
     return f"{words} " if words and text[-1].isspace() else words
 
@@ -66,3 +69,81 @@ def may_be_accurate(start: str, answers: Sequence[str]) -> bool:
     """Return whether an output that starts with ``start`` may still have an `accuracy` of 1, up to blanks around it."""
     prefix, gold_answers = start.lstrip(), [answer.strip() for answer in answers]
     return any(gold.startswith(prefix) or gold == prefix.rstrip() for gold in gold_answers)
+
+
+def rouge_l_kilt(output: str, answers: Sequence[str]) -> float:
+    """Return KILT's ROUGE-L: the PyPI package ``rouge`` on the raw texts, sentences split at ".".
+
+    Case and punctuation count, repeated words do not, and a perfect match is 0.999999995 (the package adds 1e-8 to a
+    denominator), so it is never binary. A text without a sentence ("." or "...") scores 0 against anything, where KILT
+    stops with an error. On long texts the package exceeds Python's recursion limit, at a length that depends on the
+    depth of the call stack; then a loop computes the same value.
+    """
+    return best_over_gold_answers(_summary_rouge_l, output, answers)
+
+
+def _summary_rouge_l(output: str, gold: str) -> float:
+    try:
+        return float(_ROUGE.get_scores(output, gold)[0]["rouge-l"]["f"])
+    except RecursionError:
+        return _summary_rouge_l_by_loop(output, gold)
+    except ValueError:  # raised by the package for a text without a sentence
+        return 0.0
+
+
+def _summary_rouge_l_by_loop(output: str, gold: str) -> float:
+    """Return the value of the package ``rouge`` 1.0.1 for texts with at least one sentence, without recursion.
+
+    The words of the longest common subsequences of all pairs of sentences form a set, and its size is divided by the
+    number of distinct words of either side (Lin, 2004, section 3.2, on sets).
+    """
+    sentences, gold_sentences = _sentences(output), _sentences(gold)
+    pairs = product(gold_sentences, sentences)
+    num_common = len(set[str]().union(*(_common_subsequence(*pair) for pair in pairs)))
+    recall = num_common / len({word for sentence in gold_sentences for word in sentence})
+    precision = num_common / len({word for sentence in sentences for word in sentence})
+    return 2.0 * (precision * recall / (precision + recall + 1e-8))
+
+
+def _sentences(text: str) -> list[list[str]]:
+    # a sentence of spaces has one empty word, as in the package
+    return [sentence.split() or [""] for sentence in text.split(".") if sentence]
+
+
+def _common_subsequence(words: Sequence[str], others: Sequence[str]) -> set[str]:
+    """Return the words of a longest common subsequence; of several, the one that the package ``rouge`` finds."""
+    lengths = [[0] * (len(others) + 1)]
+    for word in words:
+        above, row = lengths[-1], [0]
+        for column, other in enumerate(others):
+            row.append(above[column] + 1 if word == other else max(above[column + 1], row[column]))
+        lengths.append(row)
+    common, i, j = set(), len(words), len(others)
+    while i and j:
+        if words[i - 1] == others[j - 1]:
+            i, j = i - 1, j - 1
+            common.add(words[i])
+        elif lengths[i - 1][j] > lengths[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return common
+
+
+def rouge_l_google(output: str, answers: Sequence[str]) -> float:
+    """Return ROUGE-L of Google's package ``rouge_score``, sentence level, without the stemmer.
+
+    It lower-cases and keeps only runs of a-z and 0-9, so text in another script scores 0 even against itself: a
+    different score from `rouge_l_kilt`, for English.
+    """
+    return best_over_gold_answers(
+        lambda text, gold: float(_google_scorer().score(gold, text)["rougeL"].fmeasure), output, answers
+    )
+
+
+@functools.cache
+def _google_scorer() -> Any:
+    # imported here because the package loads nltk, which takes seconds
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(["rougeL"], use_stemmer=False)
