@@ -63,7 +63,10 @@ def cached_digest(path: str | os.PathLike[str]) -> str:
         digest = _cached(entry, stamp)
         if digest is None:
             digest = file_digest(file)
-            _cache(entry, stamp, digest)
+            changed = max(int(stamp["modified_ns"]), int(stamp["changed_ns"])) / 1e9
+            if time.time() - changed >= SETTLED_SECONDS and _stamp(file) == stamp:
+                with contextlib.suppress(OSError):
+                    write_cached(entry, json.dumps({"stamp": stamp, "sha256": digest}))
     return digest
 
 
@@ -86,11 +89,3 @@ def _cached(entry: pathlib.Path, stamp: dict[str, int | str]) -> str | None:
         return str(content["sha256"]) if content["stamp"] == stamp else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _cache(entry: pathlib.Path, stamp: dict[str, int | str], digest: str) -> None:
-    changed = max(int(stamp["modified_ns"]), int(stamp["changed_ns"])) / 1e9
-    if time.time() - changed < SETTLED_SECONDS or _stamp(pathlib.Path(str(stamp["path"]))) != stamp:
-        return
-    with contextlib.suppress(OSError):
-        write_cached(entry, json.dumps({"stamp": stamp, "sha256": digest}))

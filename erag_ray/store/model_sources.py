@@ -71,15 +71,11 @@ def find_model(
     source = ModelSource(str(path) if path.is_dir() else _from_hub(name, key, revision, pickled))
     patterns = ("*.safetensors", *([PICKLED_WEIGHTS] if pickled else []))
     if not any(path for pattern in patterns for path in pathlib.Path(source.folder).glob(pattern)):
-        raise InputError([f"{key}: {name} has no weights in safetensors form; {_other_weights(source)}"])
+        advice = "pickled weights (.bin, .pt) can run code and are not read: convert them"
+        if gguf_files := sorted(pathlib.Path(source.folder).glob("*.gguf")):
+            advice = f"for GGUF name the file itself, such as {gguf_files[0]}"
+        raise InputError([f"{key}: {name} has no weights in safetensors form; {advice}"])
     return source
-
-
-def _other_weights(source: ModelSource) -> str:
-    gguf_files = sorted(path.name for path in pathlib.Path(source.folder).glob("*.gguf"))
-    if gguf_files:
-        return f"for GGUF name the file itself, such as {pathlib.Path(source.folder, gguf_files[0])}"
-    return "pickled weights (.bin, .pt) can run code and are not read: convert them"
 
 
 def _package_file(name: str, key: str) -> pathlib.Path:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from erag_ray.store.folder import TORN, Folder, as_frame
-from erag_ray.store.lease import LEASES, Lease, is_leased, is_sign, read_sign
+from erag_ray.store.lease import LEASES, Lease, fields_of, is_leased, read_sign
 from erag_ray.store.schemas import RESPONSES, conform
 from erag_ray.store.tables import read_back
 from erag_ray.support.ownership import UNFINISHED
@@ -230,7 +230,7 @@ class ResponseStore:
             if not self.is_leased(job):
                 self._remove_notes(job)
                 sign = read_sign(self.folder, job)
-                if sign is not None and is_sign(sign):
+                if sign == b"" or (sign and "process" in fields_of(sign)):
                     self.folder.delete(LEASES, job)
         for below in ((UNFINISHED,), (LEASES, UNFINISHED), (LEASES,), (NOTES,)):
             self.folder.prune(*below)

@@ -139,7 +139,7 @@ class Ledger:
 
     def _existing(self, folder: str) -> list[str]:
         assert self.root is not None
-        self.remove_unfinished(self.root.inside(folder), folder)
+        self.remove_unfinished(self.root.shared(self.path(folder)), folder)
         return [
             name for file in self.root.names(folder) if (name := posixpath.join(folder, file)) in self._names
         ]
