@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import polars as pl
@@ -165,32 +165,22 @@ class Run:
         entries = as_entries(lists.filter(pl.col("rank") > 0), self.name)
         return entries.join(queries, on="query_id", how="semi", maintain_order="left")
 
-    def lists(self, queries: pl.DataFrame) -> pl.DataFrame:
-        """Return what `read` does, as `Retriever.lists` has it."""
-        return self.read(queries).select(LIST_COLUMNS.names())
-
     def sealed(self) -> MadeRun | None:
         """Return the sealed run if it has the same inputs and settings and covers the questions, else None."""
         manifest = whole_manifest(self.tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
         if manifest is None:
             return None
         made_from = {key: manifest.get(key) for key in self.made_from}
-        same = fingerprint(made_from) == fingerprint(self.made_from) and self._covers(manifest.get("sample"))
-        return self._described(manifest) if same and self._is_whole(manifest) else None
-
-    def _covers(self, sample: Sequence[int] | None) -> bool:
-        """Return whether a sample includes this job's: all questions do, and a larger sample of its seed."""
-        if sample is None or self.sample is None:
-            return sample is None
-        (count, seed), (own_count, own_seed) = sample, self.sample
-        return seed == own_seed and count >= own_count
-
-    def _is_whole(self, manifest: Mapping[str, Any]) -> bool:
-        """Return whether the file is unchanged since it was sealed."""
-        folder, name = self.tables.folder, f"{self.name}.parquet"
-        if not folder.exists(RUNS.name, name):
-            return False
-        return hashlib.sha256(folder.read_bytes(RUNS.name, name)).hexdigest() == manifest.get("sha256")
+        sample = manifest.get("sample")
+        # all questions include this job's, and a larger sample of its seed
+        covers = sample is None or (
+            self.sample and sample[1] == self.sample[1] and sample[0] >= self.sample[0]
+        )
+        folder, name = self.tables.folder, (RUNS.name, f"{self.name}.parquet")
+        if not covers or fingerprint(made_from) != fingerprint(self.made_from) or not folder.exists(*name):
+            return None
+        is_whole = hashlib.sha256(folder.read_bytes(*name)).hexdigest() == manifest["sha256"]
+        return self._described(manifest) if is_whole else None
 
     def make(self, sources: Sources, do: Do) -> MadeRun:
         """Build the index if needed, search, write and seal."""

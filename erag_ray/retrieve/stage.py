@@ -54,7 +54,12 @@ def _retrieve(
     diagnostics: Diagnostics,
     do: Do,
 ) -> list[MadeRun]:
-    passages = _make_passages(config, do)
+    if config.knowledge_source:
+        sealed = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
+        state = "sealed" if sealed.is_new else "already existed"
+        counts = f"{sealed.num_pages:,} pages, {sealed.num_passages:,} passages"
+        say(*sealed.notes, f"{counts}: {state}: {sealed.folder}")
+    passages = passages_of(config)
     stamps = {
         "queries": {
             path: file_stamp(path) for path in [*config.queries, *config.qrels, *config.triviaqa_questions]
@@ -125,16 +130,6 @@ def load_questions(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQu
 def passages_of(config: RetrieveConfig) -> list[str]:
     """Return the passage files of a retrieval job; those of its corpus exist once its pages are split."""
     return [config.corpus] if config.knowledge_source else config.passages
-
-
-def _make_passages(config: RetrieveConfig, do: Do) -> list[str]:
-    if not config.knowledge_source:
-        return passages_of(config)
-    corpus = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
-    state = "sealed" if corpus.is_new else "already existed"
-    counts = f"{corpus.num_pages:,} pages, {corpus.num_passages:,} passages"
-    say(*corpus.notes, f"{counts}: {state}: {corpus.folder}")
-    return passages_of(config)
 
 
 @contextlib.contextmanager
