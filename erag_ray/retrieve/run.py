@@ -57,7 +57,6 @@ class MadeRun:
     searching_seconds: float = 0.0
 
     def __str__(self) -> str:
-        """Return a line for people."""
         empty = f"{self.num_without_list:,} without a list"
         counts = f"{self.run_id}: {self.num_queries:,} questions, {self.num_rows:,} documents, {empty}"
         if not self.searching_seconds:
@@ -247,7 +246,6 @@ class Indexed(Retriever):
         run.tables.write_manifest(manifest, "indexes", self.name)
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        """Search the index."""
         return self.search(run.index, sources.queries, run.work, run.job.depth, do)
 
 
@@ -267,11 +265,9 @@ class InMemory(Retriever):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Settings of the code."""
         return self.code.settings
 
     def needs_passages(self, run: Run) -> bool:
-        """Return True."""
         return True
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
@@ -311,11 +307,10 @@ def _checked(lists: pl.DataFrame, doc_ids: pl.DataFrame, depth: int, name: str) 
 def _with_brought(lists: pl.DataFrame) -> pa.Table:
     """Return RUNS with the columns that a list may bring along (title, text, seconds), and rows of rank 0 last."""
     brought = [name for name in BROUGHT if name in lists.columns]
-    columns = [*RUNS.columns.names, *brought]
     documents, found_nothing = lists.filter(pl.col("rank") > 0), lists.filter(pl.col("rank") == 0)
     runs = pl.DataFrame(conform(documents.select(RUNS.columns.names), RUNS))
-    whole = pl.concat([runs, documents.select(brought)], how="horizontal") if brought else runs
-    return pl.concat([whole, found_nothing.select(columns).cast(whole.schema)]).to_arrow()
+    whole = runs.hstack(documents.select(brought).get_columns())
+    return pl.concat([whole, found_nothing.select(whole.columns).cast(whole.schema)]).to_arrow()
 
 
 def read_run(run: MadeRun) -> pl.DataFrame:

@@ -29,19 +29,18 @@ class ReciprocalRank(Retriever):
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Fuse the runs of the config."""
-        return self.fuse([run.others[name].read(sources.queries) for name in self.config.of], run.job.depth)
+        runs = [run.others[name].read(sources.queries) for name in self.config.of]
+        return self.fuse([one.select(LIST_COLUMNS.names()) for one in runs], run.job.depth)
 
     def fuse(self, lists: Sequence[pl.DataFrame], depth: int) -> pl.DataFrame:
         """Fuse runs; the result is sorted by query_id.
 
         Args:
-            lists: of each run, with the columns of `LIST_COLUMNS` and perhaps others.
+            lists: of each run, with the columns of `LIST_COLUMNS`.
             depth: length of the new lists; ties are ordered by descending doc_id.
         """
         deepest = self.config.candidates or depth
-        entries = pl.concat(one.select(LIST_COLUMNS.names()) for one in lists).filter(
-            pl.col("rank") <= deepest
-        )
+        entries = pl.concat(lists).filter(pl.col("rank") <= deepest)
         # fixed order of addition: sums of the same ranks are equal to the last bit
         terms = entries.sort("rank").select(
             "query_id", "doc_id", term=1 / (self.config.rrf_k + pl.col("rank"))
@@ -60,11 +59,9 @@ class Random:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """The seed."""
         return {"seed": self.config.seed}
 
     def index(self, corpus: pl.DataFrame) -> Random:
-        """Index the ids, sorted."""
         return replace(self, doc_ids=corpus["doc_id"].sort())
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:

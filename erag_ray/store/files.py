@@ -61,12 +61,8 @@ def scan_file(path: str) -> pl.LazyFrame:
     Raises:
         polars.exceptions.PolarsError: it is not Parquet.
     """
-    if is_uri(path):
-        return _scan_remote(path)
-    return pl.scan_parquet(path, glob=False).drop(ROW, strict=False).with_row_index(ROW, offset=1)
-
-
-def _scan_remote(path: str) -> pl.LazyFrame:
+    if not is_uri(path):
+        return pl.scan_parquet(path, glob=False).drop(ROW, strict=False).with_row_index(ROW, offset=1)
     with _as_os_error(path), _remote(path) as file:
         schema = as_frame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
 

@@ -33,7 +33,14 @@ def open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
     except pa.ArrowInvalid:
         if is_store:
             raise
-        return _open_by_fsspec(root)
+        # an optional package
+        import fsspec
+
+        try:
+            handler, path = fsspec.core.url_to_fs(root)
+        except ImportError as error:
+            raise ValueError(f"{scheme}:// paths need another package: {error}") from error
+        return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path
     return (_with_backoff(filesystem) if scheme == "s3" else filesystem), path
 
 
@@ -48,13 +55,3 @@ def _with_backoff(filesystem: pafs.S3FileSystem) -> pafs.S3FileSystem:
     return pafs.S3FileSystem(
         region=filesystem.region or None, endpoint_override=endpoint, retry_strategy=retry
     )
-
-
-def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
-    import fsspec
-
-    try:
-        handler, path = fsspec.core.url_to_fs(root)
-    except ImportError as error:
-        raise ValueError(f"{root.partition('://')[0]}:// paths need another package: {error}") from error
-    return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path

@@ -99,17 +99,6 @@ def find_encoder(config: RetrieverConfig, name: str) -> ModelSource:
     return source
 
 
-def encoder_settings(config: RetrieverConfig, source: ModelSource) -> Mapping[str, object]:
-    """Return all that a text's vector depends on."""
-    preset = preset_named(config)
-    return {
-        "preset": preset if preset == MODEL_SETTINGS else {preset: PRESETS[preset]},
-        "max_tokens": config.max_tokens,
-        "dtype": config.dtype,
-        "weights": model_digests(source),
-    }
-
-
 def model_digests(source: ModelSource) -> Mapping[str, str]:
     """Return the SHA-256 of every file of a sentence-transformers model, including those of its modules."""
     return source.digests(PICKLED_WEIGHTS, *(f"*/{form}" for form in (*MODEL_FILES, "*.bin")))
@@ -157,29 +146,26 @@ class Encoder:
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
         with loading(folder, "an encoder"):
             if settings := PRESETS.get(preset):
-                body = modules.Transformer(folder, max_seq_length=settings.max_tokens, model_kwargs=options)
-                pooling = modules.Pooling(body.get_embedding_dimension(), pooling_mode=settings.pooling)
+                layers = modules.Transformer(folder, max_seq_length=settings.max_tokens, model_kwargs=options)
+                pooling = modules.Pooling(layers.get_embedding_dimension(), pooling_mode=settings.pooling)
                 last = [modules.Normalize()] if settings.is_normalised else []
                 prompts = {"query": settings.query, "document": settings.passage}
                 self.model: Any = sentence_transformers.SentenceTransformer(
-                    modules=[body, pooling, *last], prompts=prompts
+                    modules=[layers, pooling, *last], prompts=prompts
                 )
             else:
                 self.model = sentence_transformers.SentenceTransformer(folder, model_kwargs=options)
                 # cosine similarity: normalise, in case the model's modules do not
                 self.is_normalised = self.model.similarity_fn_name == "cosine"
         if max_tokens is not None:
-            self._check_length(max_tokens, folder)
+            body = self.model[0].auto_model.config
+            positions = getattr(body, "max_position_embeddings", None)
+            # RoBERTa reserves the first two
+            if positions and "roberta" in str(body.model_type):
+                positions -= body.pad_token_id + 1
+            if positions and max_tokens > positions:
+                raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
             self.model.max_seq_length = max_tokens
-
-    def _check_length(self, max_tokens: int, folder: str) -> None:
-        """Raise for more tokens than the model has positions (RoBERTa reserves the first two)."""
-        settings = self.model[0].auto_model.config
-        positions = getattr(settings, "max_position_embeddings", None)
-        if positions and "roberta" in str(settings.model_type):
-            positions -= settings.pad_token_id + 1
-        if positions and max_tokens > positions:
-            raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
 
     def __call__(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
         """Encode texts: shape [texts, width], float32. A call sorts its texts by length before it forms batches."""

@@ -61,12 +61,7 @@ class ByVectors(Retriever):
         parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
         documents = read_frame(index, "documents.parquet")
-        pairs = (
-            lists.select("query_id", "doc_id")
-            .join(numbered, on="query_id")
-            .join(documents, on="doc_id")
-            .sort("query")
-        )
+        pairs = lists.join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
         texts, rows = np.unique(pairs["number"].to_numpy(), return_inverse=True)
         passages, questions = _vectors(index, texts), np.concatenate(parts)
         scores = [np.empty(0, np.float32)]
@@ -135,9 +130,8 @@ class CrossEncoder(Retriever):
         entries, diagnostics = _candidates(run, sources.queries), Diagnostics()
         corpus = with_texts(sources.corpus, entries, diagnostics)
         diagnostics.raise_errors()
-        return self.rerank(
-            entries, Sources(queries=sources.queries, corpus=corpus), run.work, run.job.depth, do
-        )
+        with_corpus = Sources(queries=sources.queries, corpus=corpus)
+        return self.rerank(entries, with_corpus, run.work, run.job.depth, do)
 
     def rerank(self, lists: pl.DataFrame, sources: Sources, work: Folder, depth: int, do: Do) -> pl.DataFrame:
         """Rerank the lists of a run; equal texts have equal scores."""
