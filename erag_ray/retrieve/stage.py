@@ -65,10 +65,10 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
         diagnostics.raise_errors()
         say(*diagnostics.warnings)
         sources = Sources(queries=loaded.queries, corpus=corpus)
-        made = [existing[name] or run.make(sources, do) for name, run in runs.items()]
+        results = [existing[name] or run.make(sources, do) for name, run in runs.items()]
     if not config.search.keep_index:
         Folder(config.out).delete_folder("indexes")
-    return made
+    return results
 
 
 def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
