@@ -122,7 +122,5 @@ def _from_hub(name: str, key: str, revision: str | None, pickled: bool) -> str:
             name, revision=revision, allow_patterns=allowed, ignore_patterns=ignored
         )
     except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            [f"{key}: {name} is neither a folder nor a hub model that can be downloaded: {reason}"]
-        ) from error
+        text = f"{key}: {name} is neither a folder nor a hub model that can be downloaded"
+        raise InputError([f"{text}: {str(error).splitlines()[0]}"]) from error

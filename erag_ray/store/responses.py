@@ -223,11 +223,11 @@ class ResponseStore:
         for name in self.folder.names(UNFINISHED):
             stem, is_file, _ = name.rpartition(".parquet-")
             job = stem.rpartition("-")[0]
-            if is_file and not self.is_leased(job):
+            if is_file and not is_leased(self.folder, job):
                 self.folder.delete(UNFINISHED, name)
                 lines.append(f"removed the unfinished file {name} of a job that is gone")
         for job in {*self.folder.names(LEASES), *self.folder.entries(NOTES)}:
-            if not self.is_leased(job):
+            if not is_leased(self.folder, job):
                 self._remove_notes(job)
                 sign = read_sign(self.folder, job)
                 if sign == b"" or (sign and "process" in fields_of(sign)):
@@ -257,7 +257,3 @@ class ResponseStore:
             return []
         self.set_aside.append(name)
         return [f"set the unreadable file {name} aside in {self.folder.at(TORN)}: {error}"]
-
-    def is_leased(self, job: str) -> bool:
-        """Whether a job that may still write here has shown life within `LEASE_SECONDS`."""
-        return is_leased(self.folder, job)

@@ -76,9 +76,8 @@ def preset_named(config: RetrieverConfig) -> str:
         name = str(config.model).rstrip("/").rpartition("/")[2].lower()
         return next((preset for pattern, preset in NAMES if pattern.search(name)), MODEL_SETTINGS)
     if config.preset not in (*PRESETS, MODEL_SETTINGS):
-        raise ValueError(
-            f"unknown preset {config.preset!r}; known: {', '.join(sorted([*PRESETS, MODEL_SETTINGS]))}"
-        )
+        known = ", ".join(sorted([*PRESETS, MODEL_SETTINGS]))
+        raise ValueError(f"unknown preset {config.preset!r}; known: {known}")
     return config.preset
 
 
@@ -92,10 +91,8 @@ def find_encoder(config: RetrieverConfig, name: str) -> ModelSource:
     source = find_model(config.model, key=key, revision=config.model_revision, pickled=True)
     has_settings = pathlib.Path(source.folder, MODULES).is_file()
     if config.kind == "dense" and preset_named(config) == MODEL_SETTINGS and not has_settings:
-        presets = ", ".join(PRESETS)
-        raise InputError(
-            [f"{key}: {source.folder} has no {MODULES} with its settings. Set preset to one of {presets}"]
-        )
+        text = f"{key}: {source.folder} has no {MODULES} with its settings"
+        raise InputError([f"{text}. Set preset to one of {', '.join(PRESETS)}"])
     return source
 
 
