@@ -152,11 +152,11 @@ class SearchVectors:
     """Task: search one shard for a slice of the queries, and write the candidates."""
 
     def __init__(self, *, index: str, work: str, depth: int, num_slices: int, parts_per_shard: int) -> None:
-        self._index, self._work = Folder(index), Folder(work)
+        folder, self._work = Folder(index), Folder(work)
         self._depth, self._num_slices = depth, num_slices
-        self._documents = Documents(self._index)
+        self._documents = Documents(folder)
         # tasks of one shard follow each other
-        self._shard = functools.lru_cache(1)(lambda number: Shard(self._index, number, parts_per_shard))
+        self._shard = functools.lru_cache(1)(lambda number: Shard(folder, number, parts_per_shard))
 
     def __call__(self, number: int) -> None:
         shard, batch = divmod(number, self._num_slices)
