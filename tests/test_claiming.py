@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from crashes import NUM_REQUESTS, stored, write_larger
-from quiet_ray import ENVIRONMENT
+from crashes import NUM_REQUESTS, start_job, stored, write_larger
 from tiny import job_command
 
 from erag_ray.store import lease
@@ -28,8 +27,6 @@ from erag_ray.store.lease import LEASES, Lease
 from erag_ray.store.stages.lock import locked
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
-
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 def leave(folder: pathlib.Path, name: str, process: object = ("elsewhere", 1, "1"), **fields: object) -> None:
@@ -222,13 +219,7 @@ def test_a_lock_that_cannot_be_had_is_an_error(
 @pytest.mark.cluster
 def test_a_job_that_is_started_twice_runs_once(tmp_path: pathlib.Path) -> None:
     config = write_larger(tmp_path)
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
-    environment.pop("RAY_ADDRESS", None)
-    command = job_command(config, tmp_path)
-    first, second = (
-        subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    )
+    first, second = (start_job(job_command(config, tmp_path)) for _ in range(2))
     told = [process.communicate(timeout=240)[1] for process in (first, second)]
     assert sorted([first.returncode, second.returncode]) == [0, 2]
     assert "is writing to" in told[0 if first.returncode else 1]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 import pytest
+from crashes import ROOT, environment
 from object_store import KEY, SECRET, Server
-from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare, job_command, passage_line
 
 from erag_ray.analyses.means import MEANS
@@ -40,7 +40,6 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER, read_marker
 
-ROOT = pathlib.Path(__file__).parents[1]
 ONLY_HERE = pytest.mark.skipif("ERAG_RAY_S3" in os.environ, reason="about the S3 of these tests")
 
 
@@ -370,8 +369,8 @@ def test_a_wrong_address_ends_the_job_soon_and_with_one_message(tiny: Tiny, s3: 
         free = f"http://127.0.0.1:{server.getsockname()[1]}"
     command = job_command(copied(tiny.config, s3), tiny.folder, "prepare")
     secrets = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
-    environment = {**os.environ, **secrets, "AWS_ENDPOINT_URL": free, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    known = {**environment(), **secrets, "AWS_ENDPOINT_URL": free}
+    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"{s3}/" in done.stderr
     assert "could not connect" in done.stderr.lower()
@@ -396,16 +395,8 @@ def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
 @pytest.mark.cluster
 def test_a_job_that_touches_no_disk(tiny: Tiny, s3: str, reads_here: list[int]) -> None:
     there = dataclasses.replace(copied(tiny.config, s3), out=f"{s3}/out of it/\u00fc")
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
-    environment.pop("RAY_ADDRESS", None)
-    done = subprocess.run(
-        job_command(there, tiny.folder),
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    command = job_command(there, tiny.folder)
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert f"Report: {there.out}/report.md" in done.stdout

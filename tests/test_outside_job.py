@@ -19,7 +19,7 @@ from encoders import bert_folder
 from guides import blocks, text_of
 from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, make_tables, table
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, config_of, make_tables, table
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.parts.shapes import tables_of
@@ -99,15 +99,7 @@ def python(name: str = "good", **changes: object) -> RetrieverConfig:
 
 
 def retrieval(tiny: Tiny, **changes: object) -> RetrieveConfig:
-    given: dict[str, object] = {
-        "queries": [str(tiny.queries)],
-        "dataset": "tiny",
-        "retrievers": {"good": python()},
-        "depth": 3,
-        "out": str(tiny.folder / "retrieval"),
-        "progress": False,
-    }
-    return RetrieveConfig(**{**given, **changes})  # type: ignore[arg-type]
+    return config_of(tiny, **{"passages": [], "retrievers": {"good": python()}, **changes})
 
 
 def untitled(tiny: Tiny) -> None:
@@ -459,14 +451,8 @@ def test_a_retriever_in_memory_may_bring_its_latencies(
     )
     make_runs(job.config)
     compare(job)
-    assert table(job, RETRIEVAL_SECONDS).sort("query_id")["seconds"].to_list() == [
-        0.5,
-        1.0,
-        1.5,
-        2.0,
-        2.5,
-        3.0,
-    ]
+    seconds = table(job, RETRIEVAL_SECONDS).sort("query_id")["seconds"]
+    assert seconds.to_list() == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
     results = load(job.config.out)
     (latencies,) = (one for one in tables_of(build_report(results)) if "latency" in one.name)
     # utility, median, 95th percentile, questions

@@ -18,10 +18,10 @@ from typing import Any
 
 import hypothesis
 import pytest
+from crashes import ROOT, environment
 from fuzzing import tried
 from hypothesis import given
 from hypothesis import strategies as st
-from quiet_ray import ENVIRONMENT
 from tiny import Tiny, job_command, write_tiny
 
 from erag_ray.cli import jobs
@@ -39,7 +39,6 @@ from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER
 from erag_ray.support.registry import find
 
-ROOT = pathlib.Path(__file__).parents[1]
 FOLDERS = (
     "", "report", "report/questions", "errors", "compare", "compare/pending", "annotate", "end_to_end", "trec",
     "rehearsal", "runs", "corpus", "labels", "training", "work/bm25", "indexes/bm25", "_unfinished", "_files",
@@ -309,7 +308,7 @@ def test_what_sigkill_leaves_is_gone_after_the_next_job(tiny: Tiny, num_writes: 
     process = subprocess.run(
         [sys.executable, "-c", KILLED, str(num_writes), *job_command(config, tiny.folder)[1:]],
         cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         stderr=subprocess.PIPE,
         text=True,
         check=False,

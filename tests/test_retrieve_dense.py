@@ -20,6 +20,7 @@ from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import LIST_COLUMNS
+from erag_ray.retrieve.run import Sources
 from erag_ray.retrieve.stage import do_here
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import part, write_array
@@ -276,9 +277,7 @@ def test_reranking_by_vectors_gives_the_scores_of_the_dense_run(bert: str, tmp_p
     own = dense.search("the mill", "marn ?")
     lists = run_of(q0="d3 d0 d1", q1="d5 d4")
     by = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], by="dense"))
-    found = by.rerank(
-        dense.retriever, dense.index, lists, questions("the mill", "marn ?"), dense.work("r"), 2, do_here
-    )
+    found = by.rerank(dense, lists, questions("the mill", "marn ?"), dense.work("r"), 2, do_here)
     wanted = own.join(lists.select("query_id", "doc_id"), on=["query_id", "doc_id"]).sort("query_id", "rank")
     assert found.select("query_id", "doc_id", "score").rows() == [
         *wanted.filter(query_id="q0").head(2).select("query_id", "doc_id", "score").rows(),
@@ -294,7 +293,8 @@ def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.
     corpus = corpus_of({"a": ("", "the mill"), "b": ("", "marn river"), "c": ("", "the mill")})
     again = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=folder))
     lists = run_of(q0="a b c", q1="b")
-    found = again.rerank(lists, questions("who lit", "sea"), corpus, Folder(str(tmp_path / "w")), 9, do_here)
+    sources = Sources(queries=questions("who lit", "sea"), corpus=corpus)
+    found = again.rerank(lists, sources, Folder(str(tmp_path / "w")), 9, do_here)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
 
@@ -350,6 +350,6 @@ def test_a_weight_of_a_module_is_part_of_a_models_identity(bert: str, tmp_path: 
 def test_a_cross_encoder_of_several_numbers_is_refused(tmp_path: pathlib.Path) -> None:
     folder = bert_folder(tmp_path / "cross", num_labels=3)
     again = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=folder))
-    corpus = corpus_of({"a": ("", "the mill")})
+    sources = Sources(queries=questions("who"), corpus=corpus_of({"a": ("", "the mill")}))
     with pytest.raises(InputError, match="returns 3 scores for each pair, not one"):
-        again.rerank(run_of(q0="a"), questions("who"), corpus, Folder(str(tmp_path / "w")), 9, do_here)
+        again.rerank(run_of(q0="a"), sources, Folder(str(tmp_path / "w")), 9, do_here)

@@ -13,7 +13,7 @@ import pytest
 from encoders import bert_folder
 from pages import page_line
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
+from tiny import BM25, BOTH, PASSAGES, QUESTIONS, Tiny, config_of, kilt_line, passage_line
 
 from erag_ray.analyses import retrieval_measures as sanity
 from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
@@ -32,22 +32,6 @@ from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
-
-BM25 = {"bm25": RetrieverConfig(kind="bm25")}
-BOTH = {**BM25, "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence")}
-
-
-def config_of(tiny: Tiny, **changes: object) -> RetrieveConfig:
-    given_ = {
-        "queries": [str(tiny.queries)],
-        "dataset": "tiny",
-        "passages": [str(tiny.passages)],
-        "retrievers": BOTH,
-        "depth": 3,
-        "out": str(tiny.folder / "retrieval"),
-        "progress": False,
-    }
-    return RetrieveConfig(**{**given_, **changes})  # type: ignore[arg-type]
 
 
 def by_name(made: list[MadeRun]) -> dict[str, MadeRun]:

@@ -83,14 +83,13 @@ class Bm25(Indexed):
         for number, rows in enumerate(slices):
             write_frame(rows, work, "queries", f"{part(number)}.parquet")
         doc_ids = read_frame(index, "documents.parquet")["doc_id"]
-        is_compiled = queries.height * len(doc_ids) >= COMPILED_FROM
         settings = {
             "index": index.address,
             "work": work.address,
             "depth": depth,
             "num_docs": len(doc_ids),
             "method": self.config.method,
-            "is_compiled": is_compiled,
+            "is_compiled": queries.height * len(doc_ids) >= COMPILED_FROM,
         }
         todo = undone(work, "found", ".parquet", len(slices))
         do(Tasks(worker=SearchWords, settings=settings, numbers=todo, noun="searches"))
@@ -136,18 +135,11 @@ def _search(engine: Any, known: Mapping[int, Sequence[int]], depth: int) -> pl.D
     order = np.lexsort((places, -scores), axis=-1)[:, :depth]
     ends_equal = (scores[:, -1] == scores[:, min(depth, wide) - 1]) & (scores[:, -1] > 0) & (wide < num_docs)
     queries = np.fromiter(known, np.uint32, len(known))
-    plain = np.flatnonzero(~ends_equal)
-    top_scores = np.take_along_axis(scores, order, axis=1)[plain]
-    is_found = top_scores > 0
-    hits = [
-        (
-            np.broadcast_to(queries[plain, None], top_scores.shape)[is_found],
-            np.take_along_axis(places, order, axis=1)[plain][is_found],
-            top_scores[is_found],
-        )
-    ]
-    for row in np.flatnonzero(ends_equal):
-        everything = engine.get_scores_from_ids(known[int(queries[row])])
+    places, scores = np.take_along_axis(places, order, axis=1), np.take_along_axis(scores, order, axis=1)
+    is_found = (scores > 0) & ~ends_equal[:, None]
+    hits = [(np.broadcast_to(queries[:, None], scores.shape)[is_found], places[is_found], scores[is_found])]
+    for query in queries[ends_equal]:
+        everything = engine.get_scores_from_ids(known[int(query)])
         top = best(everything, depth)
-        hits.append((np.full(len(top), queries[row]), top, everything[top]))
+        hits.append((np.full(len(top), query), top, everything[top]))
     return candidates(*(np.concatenate(column) for column in zip(*hits, strict=True)))

@@ -21,10 +21,10 @@ FOUND_COLUMNS = pl.Schema({"query": pl.UInt32(), "place": pl.UInt32(), "score": 
 """Candidates: the number of the query and the document's position in its index, both from 0."""
 
 
-def read_found(work: Folder, count: int) -> pl.DataFrame:
-    """Return the candidates of all ``count`` tasks."""
+def read_found(work: Folder, count: int, schema: pl.Schema = FOUND_COLUMNS) -> pl.DataFrame:
+    """Return what all ``count`` tasks have left, such as candidates."""
     parts = (read_frame(work, "found", f"{part(number)}.parquet") for number in range(count))
-    return pl.concat([pl.DataFrame(schema=FOUND_COLUMNS), *parts])
+    return pl.concat([pl.DataFrame(schema=schema), *parts])
 
 
 def ranked(hits: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth: int) -> pl.DataFrame:

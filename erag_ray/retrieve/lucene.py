@@ -60,7 +60,6 @@ class Lucene(Indexed):
         }
 
     def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
-        """Write the index of CORPUS."""
         if "://" in index.address:
             raise InputError([f"{index.address}: Lucene writes to a path, not to a URI"])
         order = corpus["doc_id"].arg_sort(descending=True)

@@ -10,7 +10,6 @@ FIRST_SENTENCE = r"(?s)^(.*?\w{2,}\p{Pe}?[.!?][\p{Pe}\p{Pf}'\"]*)(?:\s|$)"
 
 
 def title_and_text(corpus: pl.DataFrame) -> pl.Series:
-    """Return title and text of each passage."""
     return corpus.select(pl.concat_str("title", "text", separator=" ")).to_series()
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import polars as pl
@@ -57,7 +57,6 @@ class MadeRun:
     searching_seconds: float = 0.0
 
     def __str__(self) -> str:
-        """Return a line for people."""
         empty = f"{self.num_without_list:,} without a list"
         counts = f"{self.run_id}: {self.num_queries:,} questions, {self.num_rows:,} documents, {empty}"
         if not self.searching_seconds:
@@ -165,32 +164,22 @@ class Run:
         entries = as_entries(lists.filter(pl.col("rank") > 0), self.name)
         return entries.join(queries, on="query_id", how="semi", maintain_order="left")
 
-    def lists(self, queries: pl.DataFrame) -> pl.DataFrame:
-        """Return what `read` does, as `Retriever.lists` has it."""
-        return self.read(queries).select(LIST_COLUMNS.names())
-
     def sealed(self) -> MadeRun | None:
         """Return the sealed run if it has the same inputs and settings and covers the questions, else None."""
         manifest = whole_manifest(self.tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
         if manifest is None:
             return None
         made_from = {key: manifest.get(key) for key in self.made_from}
-        same = fingerprint(made_from) == fingerprint(self.made_from) and self._covers(manifest.get("sample"))
-        return self._described(manifest) if same and self._is_whole(manifest) else None
-
-    def _covers(self, sample: Sequence[int] | None) -> bool:
-        """Return whether a sample includes this job's: all questions do, and a larger sample of its seed."""
-        if sample is None or self.sample is None:
-            return sample is None
-        (count, seed), (own_count, own_seed) = sample, self.sample
-        return seed == own_seed and count >= own_count
-
-    def _is_whole(self, manifest: Mapping[str, Any]) -> bool:
-        """Return whether the file is unchanged since it was sealed."""
-        folder, name = self.tables.folder, f"{self.name}.parquet"
-        if not folder.exists(RUNS.name, name):
-            return False
-        return hashlib.sha256(folder.read_bytes(RUNS.name, name)).hexdigest() == manifest.get("sha256")
+        sample = manifest.get("sample")
+        # all questions include this job's, and a larger sample of its seed
+        covers = sample is None or (
+            self.sample and sample[1] == self.sample[1] and sample[0] >= self.sample[0]
+        )
+        folder, name = self.tables.folder, (RUNS.name, f"{self.name}.parquet")
+        if not covers or fingerprint(made_from) != fingerprint(self.made_from) or not folder.exists(*name):
+            return None
+        is_whole = hashlib.sha256(folder.read_bytes(*name)).hexdigest() == manifest["sha256"]
+        return self._described(manifest) if is_whole else None
 
     def make(self, sources: Sources, do: Do) -> MadeRun:
         """Build the index if needed, search, write and seal."""
@@ -257,7 +246,6 @@ class Indexed(Retriever):
         run.tables.write_manifest(manifest, "indexes", self.name)
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        """Search the index."""
         return self.search(run.index, sources.queries, run.work, run.job.depth, do)
 
 
@@ -277,11 +265,9 @@ class InMemory(Retriever):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Settings of the code."""
         return self.code.settings
 
     def needs_passages(self, run: Run) -> bool:
-        """Return True."""
         return True
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
@@ -321,11 +307,10 @@ def _checked(lists: pl.DataFrame, doc_ids: pl.DataFrame, depth: int, name: str) 
 def _with_brought(lists: pl.DataFrame) -> pa.Table:
     """Return RUNS with the columns that a list may bring along (title, text, seconds), and rows of rank 0 last."""
     brought = [name for name in BROUGHT if name in lists.columns]
-    columns = [*RUNS.columns.names, *brought]
     documents, found_nothing = lists.filter(pl.col("rank") > 0), lists.filter(pl.col("rank") == 0)
     runs = pl.DataFrame(conform(documents.select(RUNS.columns.names), RUNS))
-    whole = pl.concat([runs, documents.select(brought)], how="horizontal") if brought else runs
-    return pl.concat([whole, found_nothing.select(columns).cast(whole.schema)]).to_arrow()
+    whole = runs.hstack(documents.select(brought).get_columns())
+    return pl.concat([whole, found_nothing.select(whole.columns).cast(whole.schema)]).to_arrow()
 
 
 def read_run(run: MadeRun) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -41,40 +41,34 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
         # splitting pages may take long
         diagnostics.raise_errors()
     with _task_runner(config) as do:
-        runs = _retrieve(config, retrievers, loaded, diagnostics, do)
+        if config.knowledge_source:
+            sealed = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
+            state = "sealed" if sealed.is_new else "already existed"
+            counts = f"{sealed.num_pages:,} pages, {sealed.num_passages:,} passages"
+            say(*sealed.notes, f"{counts}: {state}: {sealed.folder}")
+        files = [*config.queries, *config.qrels, *config.triviaqa_questions]
+        passages = passages_of(config)
+        stamps = {
+            "queries": {path: file_stamp(path) for path in files},
+            "passages": {path: file_stamp(path) for path in passages},
+        }
+        runs: dict[str, Run] = {}
+        for name, retriever in retrievers.items():
+            others = {other: runs[other] for other in retriever.config.others if other in runs}
+            runs[name] = Run(config, retriever, others, stamps)
+        # load the passages only if a run needs them, or to name their problems next to others
+        existing = {name: run.sealed() for name, run in runs.items()}
+        missing = [run for name, run in runs.items() if existing[name] is None]
+        needed = bool(diagnostics.errors) or any(run.retriever.needs_passages(run) for run in missing)
+        with stage_progress("loading passages", show=config.progress):
+            corpus = load_passages(passages, diagnostics) if needed else pl.DataFrame(schema=CORPUS_COLUMNS)
+        diagnostics.raise_errors()
+        say(*diagnostics.warnings)
+        sources = Sources(queries=loaded.queries, corpus=corpus)
+        results = [existing[name] or run.make(sources, do) for name, run in runs.items()]
     if not config.search.keep_index:
         Folder(config.out).delete_folder("indexes")
-    return runs
-
-
-def _retrieve(
-    config: RetrieveConfig,
-    retrievers: Mapping[str, Any],
-    loaded: LoadedQueries,
-    diagnostics: Diagnostics,
-    do: Do,
-) -> list[MadeRun]:
-    passages = _make_passages(config, do)
-    stamps = {
-        "queries": {
-            path: file_stamp(path) for path in [*config.queries, *config.qrels, *config.triviaqa_questions]
-        },
-        "passages": {path: file_stamp(path) for path in passages},
-    }
-    runs: dict[str, Run] = {}
-    for name, retriever in retrievers.items():
-        others = {other: runs[other] for other in retriever.config.others if other in runs}
-        runs[name] = Run(config, retriever, others, stamps)
-    # load the passages only if a run needs them, or to name their problems next to others
-    existing = {name: run.sealed() for name, run in runs.items()}
-    missing = [run for name, run in runs.items() if existing[name] is None]
-    needed = bool(diagnostics.errors) or any(run.retriever.needs_passages(run) for run in missing)
-    with stage_progress("loading passages", show=config.progress):
-        corpus = load_passages(passages, diagnostics) if needed else pl.DataFrame(schema=CORPUS_COLUMNS)
-    diagnostics.raise_errors()
-    say(*diagnostics.warnings)
-    sources = Sources(queries=loaded.queries, corpus=corpus)
-    return [existing[name] or run.make(sources, do) for name, run in runs.items()]
+    return results
 
 
 def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
@@ -125,16 +119,6 @@ def load_questions(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQu
 def passages_of(config: RetrieveConfig) -> list[str]:
     """Return the passage files of a retrieval job; those of its corpus exist once its pages are split."""
     return [config.corpus] if config.knowledge_source else config.passages
-
-
-def _make_passages(config: RetrieveConfig, do: Do) -> list[str]:
-    if not config.knowledge_source:
-        return passages_of(config)
-    corpus = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
-    state = "sealed" if corpus.is_new else "already existed"
-    counts = f"{corpus.num_pages:,} pages, {corpus.num_passages:,} passages"
-    say(*corpus.notes, f"{counts}: {state}: {corpus.folder}")
-    return passages_of(config)
 
 
 @contextlib.contextmanager

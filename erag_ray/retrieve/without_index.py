@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -29,7 +29,8 @@ class ReciprocalRank(Retriever):
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Fuse the runs of the config."""
-        return self.fuse([run.others[name].lists(sources.queries) for name in self.config.of], run.job.depth)
+        runs = [run.others[name].read(sources.queries) for name in self.config.of]
+        return self.fuse([one.select(LIST_COLUMNS.names()) for one in runs], run.job.depth)
 
     def fuse(self, lists: Sequence[pl.DataFrame], depth: int) -> pl.DataFrame:
         """Fuse runs; the result is sorted by query_id.
@@ -50,27 +51,18 @@ class ReciprocalRank(Retriever):
 
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """A random retriever: its lists depend on the question's id, the seed and the passages' ids."""
+    """A random retriever, and its index: the lists depend on the question's id, the seed and the passages' ids."""
 
     name: str
     config: RetrieverConfig
+    doc_ids: pl.Series = field(default_factory=pl.Series)
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """The seed."""
         return {"seed": self.config.seed}
 
-    def index(self, corpus: pl.DataFrame) -> RandomIndex:
-        """Index the ids, sorted."""
-        return RandomIndex(doc_ids=corpus["doc_id"].sort(), seed=self.config.seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomIndex:
-    """The ids to sample from."""
-
-    doc_ids: pl.Series
-    seed: int
+    def index(self, corpus: pl.DataFrame) -> Random:
+        return replace(self, doc_ids=corpus["doc_id"].sort())
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
         """Implement `Index`; the score is 1 / rank."""
@@ -78,7 +70,7 @@ class RandomIndex:
         return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *lists])
 
     def _list(self, query_id: str, depth: int) -> pl.DataFrame:
-        generator = np.random.default_rng(xxhash.xxh3_64_intdigest(f"{self.seed}:{query_id}".encode()))
+        generator = np.random.default_rng(xxhash.xxh3_64_intdigest(f"{self.config.seed}:{query_id}".encode()))
         drawn = generator.choice(len(self.doc_ids), size=depth, replace=False)
         ranks = np.arange(1, depth + 1)
         columns = {"rank": ranks, "doc_id": self.doc_ids.gather(drawn), "score": 1 / ranks}

@@ -60,11 +60,17 @@ def cached_digest(path: str | os.PathLike[str]) -> str:
             entry.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(filelock.FileLock(entry.with_suffix(".lock"), timeout=LOCK_SECONDS))
         stamp = _stamp(file)
-        digest = _cached(entry, stamp)
-        if digest is None:
-            digest = file_digest(file)
-            _cache(entry, stamp, digest)
-    return digest
+        # there may be no entry, or a damaged one
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            content = json.loads(entry.read_text())
+            if content["stamp"] == stamp:
+                return str(content["sha256"])
+        digest = file_digest(file)
+        changed = max(int(stamp["modified_ns"]), int(stamp["changed_ns"])) / 1e9
+        if time.time() - changed >= SETTLED_SECONDS and _stamp(file) == stamp:
+            with contextlib.suppress(OSError):
+                write_cached(entry, json.dumps({"stamp": stamp, "sha256": digest}))
+        return digest
 
 
 def _stamp(file: pathlib.Path) -> dict[str, int | str]:
@@ -77,20 +83,3 @@ def _stamp(file: pathlib.Path) -> dict[str, int | str]:
         "modified_ns": status.st_mtime_ns,
         "changed_ns": status.st_ctime_ns,
     }
-
-
-def _cached(entry: pathlib.Path, stamp: dict[str, int | str]) -> str | None:
-    """Return the cached digest of a file with this stamp; None if there is none."""
-    try:
-        content = json.loads(entry.read_text())
-        return str(content["sha256"]) if content["stamp"] == stamp else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _cache(entry: pathlib.Path, stamp: dict[str, int | str], digest: str) -> None:
-    changed = max(int(stamp["modified_ns"]), int(stamp["changed_ns"])) / 1e9
-    if time.time() - changed < SETTLED_SECONDS or _stamp(pathlib.Path(str(stamp["path"]))) != stamp:
-        return
-    with contextlib.suppress(OSError):
-        write_cached(entry, json.dumps({"stamp": stamp, "sha256": digest}))

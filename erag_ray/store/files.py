@@ -61,12 +61,8 @@ def scan_file(path: str) -> pl.LazyFrame:
     Raises:
         polars.exceptions.PolarsError: it is not Parquet.
     """
-    if is_uri(path):
-        return _scan_remote(path)
-    return pl.scan_parquet(path, glob=False).drop(ROW, strict=False).with_row_index(ROW, offset=1)
-
-
-def _scan_remote(path: str) -> pl.LazyFrame:
+    if not is_uri(path):
+        return pl.scan_parquet(path, glob=False).drop(ROW, strict=False).with_row_index(ROW, offset=1)
     with _as_os_error(path), _remote(path) as file:
         schema = as_frame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
 
@@ -74,24 +70,17 @@ def _scan_remote(path: str) -> pl.LazyFrame:
         columns: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
         names = [ROW, *schema] if columns is None else columns
-        for frame in _numbered_batches(path, [name for name in names if name != ROW], num_rows):
-            rows = frame if predicate is None else frame.filter(predicate)
-            yield rows.select(names)
+        start = 0
+        with _as_os_error(path), _remote(path) as file:
+            for batch in pq.ParquetFile(file).iter_batches(columns=[name for name in names if name != ROW]):
+                end = min(start + batch.num_rows, start + batch.num_rows if num_rows is None else num_rows)
+                numbers = pl.Series(ROW, range(start + 1, end + 1), dtype=pl.get_index_type())
+                rows = as_frame(pa.Table.from_batches([batch.slice(0, end - start)])).with_columns(numbers)
+                yield (rows if predicate is None else rows.filter(predicate)).select(names)
+                if (start := end) == num_rows:
+                    return
 
     return register_io_source(batches, schema={ROW: pl.get_index_type(), **schema})
-
-
-def _numbered_batches(path: str, columns: list[str], num_rows: int | None) -> Iterator[pl.DataFrame]:
-    """Yield batches of columns of a Parquet file with row numbers; the first ``num_rows`` rows, or all."""
-    start = 0
-    with _as_os_error(path), _remote(path) as file:
-        for batch in pq.ParquetFile(file).iter_batches(columns=columns):
-            end = min(start + batch.num_rows, start + batch.num_rows if num_rows is None else num_rows)
-            numbers = pl.Series(ROW, range(start + 1, end + 1), dtype=pl.get_index_type())
-            frame = as_frame(pa.Table.from_batches([batch.slice(0, end - start)]))
-            yield frame.with_columns(numbers)
-            if (start := end) == num_rows:
-                return
 
 
 def _remote(path: str) -> pa.NativeFile:
@@ -100,13 +89,10 @@ def _remote(path: str) -> pa.NativeFile:
         try:
             return folder.filesystem.open_input_file(folder.path)
         except FileNotFoundError:
-            raise FileNotFoundError(errno.ENOENT, _absence(folder)) from None
-
-
-def _absence(folder: Folder) -> str:
-    bucket = folder.path.partition("/")[0]
-    is_store = not folder.needs_rename
-    return f"there is no bucket {bucket}" if is_store and not folder.has(bucket) else "there is no such file"
+            bucket = folder.path.partition("/")[0]
+            is_known = folder.needs_rename or folder.shared(bucket).exists()
+            absence = "there is no such file" if is_known else f"there is no bucket {bucket}"
+            raise FileNotFoundError(errno.ENOENT, absence) from None
 
 
 @contextlib.contextmanager

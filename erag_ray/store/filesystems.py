@@ -33,28 +33,19 @@ def open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
     except pa.ArrowInvalid:
         if is_store:
             raise
-        return _open_by_fsspec(root)
-    return (_with_backoff(filesystem) if scheme == "s3" else filesystem), path
+        # an optional package
+        import fsspec
 
-
-def _with_backoff(filesystem: pafs.S3FileSystem) -> pafs.S3FileSystem:
-    """Return the same file system with exponential backoff and a limit of about half a minute.
-
-    The default of Arrow's `from_uri` is thirty retries without pauses: too fast for a busy store, too long for one that
-    never answers.
-    """
-    endpoint = next(filter(None, map(os.environ.get, ENDPOINTS)), None)
-    retry = pafs.AwsStandardS3RetryStrategy(max_attempts=NUM_ATTEMPTS)
-    return pafs.S3FileSystem(
-        region=filesystem.region or None, endpoint_override=endpoint, retry_strategy=retry
-    )
-
-
-def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
-    import fsspec
-
-    try:
-        handler, path = fsspec.core.url_to_fs(root)
-    except ImportError as error:
-        raise ValueError(f"{root.partition('://')[0]}:// paths need another package: {error}") from error
-    return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path
+        try:
+            handler, path = fsspec.core.url_to_fs(root)
+        except ImportError as error:
+            raise ValueError(f"{scheme}:// paths need another package: {error}") from error
+        return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path
+    if scheme == "s3":
+        # the same with exponential backoff and a limit of about half a minute; the default of `from_uri` is thirty
+        # retries without pauses: too fast for a busy store, too long for one that never answers
+        endpoint = next(filter(None, map(os.environ.get, ENDPOINTS)), None)
+        retry = pafs.AwsStandardS3RetryStrategy(max_attempts=NUM_ATTEMPTS)
+        region = filesystem.region or None
+        filesystem = pafs.S3FileSystem(region=region, endpoint_override=endpoint, retry_strategy=retry)
+    return filesystem, path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -12,7 +13,7 @@ import os
 import pathlib
 import subprocess
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import polars as pl
 import pyarrow as pa
@@ -125,7 +126,13 @@ def new_job_id() -> str:
 @functools.cache
 def provenance_of_code() -> dict[str, object]:
     """Return package versions and the commit of the source tree (None outside one), for manifests."""
-    return {"packages": dict(_versions(PACKAGES)), "commit": _commit()}
+    command = ["git", "-C", str(pathlib.Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        commit = process.stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        commit = None
+    return {"packages": _versions(), "commit": commit}
 
 
 @functools.cache
@@ -136,22 +143,12 @@ def code_fingerprint() -> str:
     """
     root = pathlib.Path(__file__).parents[1]
     files = {str(path.relative_to(root)): file_digest(path) for path in sorted(root.rglob("*.py"))}
-    return fingerprint([files, dict(_versions(PACKAGES))])
+    return fingerprint([files, _versions()])
 
 
-def _versions(packages: Iterable[str]) -> Iterable[tuple[str, str | None]]:
-    for package in packages:
-        try:
-            yield package, importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            yield package, None
-
-
-def _commit() -> str | None:
-    here = pathlib.Path(__file__).parent
-    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
-    try:
-        process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return process.stdout.strip() or None
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions

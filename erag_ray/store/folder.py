@@ -49,10 +49,8 @@ class Folder:
         self.is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
         self._ledger: Ledger | None = None
 
-    def inside(self, name: str) -> Folder:
-        return self._shared(self.at(name) if name else self.path)
-
-    def _shared(self, path: str) -> Folder:
+    def shared(self, path: str) -> Folder:
+        """Return the folder at a path of the same file system, as ``is_shared`` has it."""
         folder = copy.copy(self)
         folder.path = folder.root = path
         folder.is_shared, folder._ledger = True, None
@@ -69,7 +67,7 @@ class Folder:
     def _find_ledger(self) -> Ledger:
         path = "" if self.is_shared else posixpath.normpath(self.path)
         while path.strip("/."):
-            root = self._shared(path)
+            root = self.shared(path)
             # a folder above may not be readable
             with contextlib.suppress(OSError):
                 if path in _LEDGERS and root.exists(MARKER):
@@ -82,7 +80,7 @@ class Folder:
     def claim(self) -> Ledger:
         """Return the ledger of this folder, which has a marker, read anew."""
         path = posixpath.normpath(self.path)
-        self._ledger = _LEDGERS[path] = Ledger(self._shared(path))
+        self._ledger = _LEDGERS[path] = Ledger(self.shared(path))
         return self._ledger
 
     def record(self, *names: str) -> None:
@@ -95,10 +93,6 @@ class Folder:
             ledger, name = self._ledger_and_name(*names)
             if ledger.root is not None or not self.exists(*names):
                 ledger.record(name)
-
-    def is_recorded(self, *names: str) -> bool:
-        ledger, name = self._ledger_and_name(*names)
-        return ledger.has(name)
 
     def record_tree(self, *names: str) -> None:
         """Record a temporary folder with a new name: the next job deletes it completely."""
@@ -132,10 +126,7 @@ class Folder:
         return sorted(self.filesystem.get_file_info(selector), key=lambda info: info.base_name)
 
     def exists(self, *names: str) -> bool:
-        return self.has(self.at(*names))
-
-    def has(self, path: str) -> bool:
-        return bool(self.filesystem.get_file_info(path).type != pafs.FileType.NotFound)
+        return bool(self.filesystem.get_file_info(self.at(*names)).type != pafs.FileType.NotFound)
 
     def delete(self, *names: str) -> None:
         """Delete a file if it exists; in a job's folder, only if a job has written it."""
@@ -149,13 +140,13 @@ class Folder:
         ledger, top = self._ledger_and_name(*names)
         files, trees = ledger.below(top)
         for tree in trees:
-            self._shared(ledger.path(tree)).remove_tree()
+            self.shared(ledger.path(tree)).remove_tree()
         for file in files:
             with contextlib.suppress(FileNotFoundError):
                 self.filesystem.delete_file(ledger.path(file))
         for folder in ancestors(files, top):
-            ledger.remove_unfinished(self._shared(ledger.path(folder)), folder)
-            self._shared(ledger.path(folder)).prune()
+            ledger.remove_unfinished(self.shared(ledger.path(folder)), folder)
+            self.shared(ledger.path(folder)).prune()
         ledger.forget([*files, *trees])
 
     def remove_tree(self, *names: str) -> None:
@@ -218,7 +209,9 @@ class Folder:
             # on a full disk, a partial file would fill the rest
             with contextlib.suppress(OSError):
                 self.filesystem.delete_file(self.at(*unfinished))
-            raise _with_path(self.at(*names), error) from error
+            text = f"{self.at(*names)}: {error.strerror or error}"
+            # Python chooses the same subclass by the number
+            raise (OSError(text) if error.errno is None else OSError(error.errno, text)) from error
 
     def overwrite(self, data: bytes, *names: str) -> None:
         """Write a file in place: others may see a part of it."""
@@ -276,12 +269,6 @@ def sync(path: str | os.PathLike[str]) -> None:
             raise
     finally:
         os.close(number)
-
-
-def _with_path(path: str, error: OSError) -> OSError:
-    text = f"{path}: {error.strerror or error}"
-    # Python chooses the same subclass by the number
-    return OSError(text) if error.errno is None else OSError(error.errno, text)
 
 
 def as_frame(table: pa.Table) -> pl.DataFrame:

@@ -17,6 +17,8 @@ PREFIX = "hf:"
 FORMS = "hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT, hf:/folder or hf:/folder:SPLIT"
 INSTALL = "pip install 'erag-ray[huggingface]'"
 ROWS_AT_A_TIME = 1000
+SAVED = ("state.json", "dataset_dict.json")
+"""Files of ``save_to_disk``: either is in each of its folders."""
 
 
 def is_dataset(path: str) -> bool:
@@ -75,9 +77,7 @@ def _loaded(path: str) -> Any:
     except ImportError as error:
         raise ValueError(f"needs the library datasets: {INSTALL} ({error})") from error
     try:
-        if os.path.isfile(os.path.join(name, "state.json")) or os.path.isfile(
-            os.path.join(name, "dataset_dict.json")
-        ):
+        if any(os.path.isfile(os.path.join(name, file)) for file in SAVED):
             loaded = datasets.load_from_disk(name)
         else:
             loaded = datasets.load_dataset(name, configuration)
@@ -85,11 +85,6 @@ def _loaded(path: str) -> Any:
         # the library and the formats behind it raise errors of many classes
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"cannot be loaded: {reason}") from error
-    return _of_split(loaded, split)
-
-
-def _of_split(loaded: Any, split: str | None) -> Any:
-    """Return one split of what was loaded."""
     if not hasattr(loaded, "keys"):
         if split is not None:
             raise ValueError(f"has no splits. Leave :{split} out")

@@ -14,7 +14,7 @@ import pathlib
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -26,8 +26,8 @@ HEARTBEAT_SECONDS = 10.0
 LEASE_SECONDS = 60.0
 _SEEN: dict[str, tuple[bytes, float]] = {}
 """Path of a sign -> its content, and since when this process knows it."""
-_ON_FOLDERS: list[Lease] = []
-"""Leases on job folders of this process."""
+ON_FOLDERS: list[Lease] = []
+"""Leases on job folders of this process, which one job has at a time; `check_lease` looks at them."""
 
 
 def read_sign(folder: Folder, job: str) -> bytes | None:
@@ -61,10 +61,6 @@ def runs_here(sign: bytes) -> bool | None:
         return None
     number = process[1]
     return isinstance(number, int) and _start_of(number) == process[2]
-
-
-def is_sign(content: bytes) -> bool:
-    return "process" in fields_of(content) or not content
 
 
 def fields_of(sign: bytes) -> dict[str, Any]:
@@ -173,24 +169,9 @@ class Lease:
     def _is_replaced(self) -> bool:
         """Return whether another job took the folder while this one wrote its sign again."""
         others = [name for name in self.folder.names(LEASES) if name != self.job]
-        signs = [read_sign(self.folder, name) for name in others]
-        return any(self.job in replaced_by(sign) for sign in signs if sign is not None)
-
-
-def replaced_by(sign: bytes) -> Sequence[str]:
-    """Return the jobs that the job of a sign took to be gone."""
-    names = fields_of(sign).get("replaced", [])
-    return names if isinstance(names, list) else []
-
-
-@contextlib.contextmanager
-def sealing_under(lease: Lease) -> Iterator[None]:
-    """Let `check_lease` look at this lease: on a job's folder, which one job has at a time."""
-    _ON_FOLDERS.append(lease)
-    try:
-        yield
-    finally:
-        _ON_FOLDERS.remove(lease)
+        signs = [fields_of(read_sign(self.folder, name) or b"") for name in others]
+        replaced = [sign.get("replaced") for sign in signs]
+        return any(isinstance(names, list) and self.job in names for names in replaced)
 
 
 def check_lease(path: str) -> None:
@@ -199,7 +180,7 @@ def check_lease(path: str) -> None:
     Raises:
         JobError: another job has taken it.
     """
-    for lease in _ON_FOLDERS:
+    for lease in ON_FOLDERS:
         if f"{path}/".startswith(f"{lease.folder.path.rstrip('/')}/") and lease.is_lost:
             text = f"out: another job took {lease.folder.root}, as this one showed no life for {LEASE_SECONDS:.0f} s"
             raise JobError(

@@ -71,15 +71,11 @@ def find_model(
     source = ModelSource(str(path) if path.is_dir() else _from_hub(name, key, revision, pickled))
     patterns = ("*.safetensors", *([PICKLED_WEIGHTS] if pickled else []))
     if not any(path for pattern in patterns for path in pathlib.Path(source.folder).glob(pattern)):
-        raise InputError([f"{key}: {name} has no weights in safetensors form; {_other_weights(source)}"])
+        advice = "pickled weights (.bin, .pt) can run code and are not read: convert them"
+        if gguf_files := sorted(pathlib.Path(source.folder).glob("*.gguf")):
+            advice = f"for GGUF name the file itself, such as {gguf_files[0]}"
+        raise InputError([f"{key}: {name} has no weights in safetensors form; {advice}"])
     return source
-
-
-def _other_weights(source: ModelSource) -> str:
-    gguf_files = sorted(path.name for path in pathlib.Path(source.folder).glob("*.gguf"))
-    if gguf_files:
-        return f"for GGUF name the file itself, such as {pathlib.Path(source.folder, gguf_files[0])}"
-    return "pickled weights (.bin, .pt) can run code and are not read: convert them"
 
 
 def _package_file(name: str, key: str) -> pathlib.Path:
@@ -126,7 +122,5 @@ def _from_hub(name: str, key: str, revision: str | None, pickled: bool) -> str:
             name, revision=revision, allow_patterns=allowed, ignore_patterns=ignored
         )
     except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            [f"{key}: {name} is neither a folder nor a hub model that can be downloaded: {reason}"]
-        ) from error
+        text = f"{key}: {name} is neither a folder nor a hub model that can be downloaded"
+        raise InputError([f"{text}: {str(error).splitlines()[0]}"]) from error

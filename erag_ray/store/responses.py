@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from erag_ray.store.folder import TORN, Folder, as_frame
-from erag_ray.store.lease import LEASES, Lease, is_leased, is_sign, read_sign
+from erag_ray.store.lease import LEASES, Lease, fields_of, is_leased, read_sign
 from erag_ray.store.schemas import RESPONSES, conform
 from erag_ray.store.tables import read_back
 from erag_ray.support.ownership import UNFINISHED
@@ -223,14 +223,14 @@ class ResponseStore:
         for name in self.folder.names(UNFINISHED):
             stem, is_file, _ = name.rpartition(".parquet-")
             job = stem.rpartition("-")[0]
-            if is_file and not self.is_leased(job):
+            if is_file and not is_leased(self.folder, job):
                 self.folder.delete(UNFINISHED, name)
                 lines.append(f"removed the unfinished file {name} of a job that is gone")
         for job in {*self.folder.names(LEASES), *self.folder.entries(NOTES)}:
-            if not self.is_leased(job):
+            if not is_leased(self.folder, job):
                 self._remove_notes(job)
                 sign = read_sign(self.folder, job)
-                if sign is not None and is_sign(sign):
+                if sign == b"" or (sign and "process" in fields_of(sign)):
                     self.folder.delete(LEASES, job)
         for below in ((UNFINISHED,), (LEASES, UNFINISHED), (LEASES,), (NOTES,)):
             self.folder.prune(*below)
@@ -257,7 +257,3 @@ class ResponseStore:
             return []
         self.set_aside.append(name)
         return [f"set the unreadable file {name} aside in {self.folder.at(TORN)}: {error}"]
-
-    def is_leased(self, job: str) -> bool:
-        """Whether a job that may still write here has shown life within `LEASE_SECONDS`."""
-        return is_leased(self.folder, job)

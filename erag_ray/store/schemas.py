@@ -13,6 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from erag_ray.store.folder import as_frame
+
 STRING = pa.large_string()
 STRINGS = pa.large_list(STRING)
 ROWS = pa.large_list(pa.int32())
@@ -190,27 +192,16 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
         result = arrow.select(schema.columns.names).cast(schema.columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise ValueError(f"table {schema.name}: {error}") from error
-    _check_values(result, schema)
-    if unique:
-        _check_key(result, schema)
-    return result
-
-
-def _check_values(table: pa.Table, schema: TableSchema) -> None:
     for field in schema.columns:
-        column = table.column(field.name)
+        column = result.column(field.name)
         if pa.types.is_large_list(field.type) and pc.list_flatten(column).null_count:
             raise ValueError(f"table {schema.name}: column {field.name} holds lists with nulls in them")
         if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
             raise ValueError(f"table {schema.name}: column {field.name} holds NaN; 'not judged' is null")
-
-
-def _check_key(table: pa.Table, schema: TableSchema) -> None:
-    # from_arrow shares the buffers: the text columns are not copied
-    keys = pl.from_arrow(table.select(list(schema.key)))
-    assert isinstance(keys, pl.DataFrame)
-    repeated = keys.filter(keys.is_duplicated())
-    if repeated.height:
-        raise ValueError(
-            f"table {schema.name}: {repeated.height} rows share a key, such as {repeated.row(0, named=True)}"
-        )
+    if unique:
+        keys = as_frame(result.select(list(schema.key)))
+        repeated = keys.filter(keys.is_duplicated())
+        if repeated.height:
+            example = repeated.row(0, named=True)
+            raise ValueError(f"table {schema.name}: {repeated.height} rows share a key, such as {example}")
+    return result

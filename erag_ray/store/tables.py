@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -41,28 +42,15 @@ class TableStore:
     def __init__(self, root: str) -> None:
         self.folder = Folder(root)
 
-    def write(
-        self,
-        table: pa.Table | pl.DataFrame,
-        schema: TableSchema,
-        *,
-        config: Mapping[str, object] | None = None,
-        inputs: Mapping[str, str] | None = None,
-        made_from: str | None = None,
-    ) -> pa.Table:
-        """Write and seal a whole table, replacing an earlier one.
+    def write(self, table: pa.Table | pl.DataFrame, schema: TableSchema, **origin: Any) -> pa.Table:
+        """Write a whole table, its rows in the order in which they will be read, and `seal` it with its origin.
 
-        Args:
-            table: the rows, in the order in which they will be read.
-            schema: of the table.
-            config: the settings that the content depends on.
-            inputs: name -> fingerprint of each input.
-            made_from: fingerprint of all that the content depends on, for `is_made_from`; None never matches.
+        Replaces an earlier one.
         """
         conformed = conform(table, schema)
         writer = self.writer(schema)
         writer.append(conformed)
-        self.seal(schema, writer.parts, writer.num_rows, config=config, inputs=inputs, made_from=made_from)
+        self.seal(schema, writer.parts, writer.num_rows, **origin)
         return conformed
 
     def writer(self, schema: TableSchema) -> TableWriter:
@@ -85,7 +73,16 @@ class TableStore:
         inputs: Mapping[str, str] | None = None,
         made_from: str | None = None,
     ) -> None:
-        """Write the manifest of the parts (file name -> SHA-256, in order): from now on the table exists."""
+        """Write the manifest of the parts: from now on the table exists.
+
+        Args:
+            schema: of the table.
+            parts: file name -> SHA-256, in order.
+            num_rows: of all parts.
+            config: the settings that the content depends on.
+            inputs: name -> fingerprint of each input.
+            made_from: fingerprint of all that the content depends on, for `is_made_from`; None never matches.
+        """
         content = {
             **_content(schema, parts),
             "num_rows": num_rows,
@@ -193,39 +190,36 @@ class TableStore:
         try:
             data = self.folder.read_bytes(schema.name, name)
         except FileNotFoundError as error:
-            raise InputError(
-                [f"table {schema.name}: {path} is missing. Run the job that writes it again"]
-            ) from error
+            text = f"table {schema.name}: {path} is missing. Run the job that writes it again"
+            raise InputError([text]) from error
         if hashlib.sha256(data).hexdigest() != digest:
             text = f"table {schema.name}: {path} is not what was sealed. Run the job that writes it again"
             raise InputError([text])
         return data
 
 
+@dataclass
 class TableWriter:
     """Writer of the parts of one table, or of a piece of it; created by `TableStore`."""
 
-    def __init__(
-        self, tables: TableStore, schema: TableSchema, prefix: str, replaced: str | None = None
-    ) -> None:
-        self.num_rows = 0
-        self.parts: dict[str, str] = {}
-        self._tables = tables
-        self._schema = schema
-        self._prefix = prefix
-        self._replaced = replaced
+    tables: TableStore
+    schema: TableSchema
+    prefix: str
+    replaced: str | None = None
+    num_rows: int = 0
+    parts: dict[str, str] = field(default_factory=dict)
 
     def append(self, table: pa.Table | pl.DataFrame) -> None:
         """Write the next part. Keys must be unique in it (checked) and over all parts (not checked)."""
-        conformed = conform(table, self._schema)
-        name = f"{self._prefix}{len(self.parts):05}.parquet"
-        self.parts[name] = self._tables.folder.write_parquet(conformed, self._schema.name, name)
+        conformed = conform(table, self.schema)
+        name = f"{self.prefix}{len(self.parts):05}.parquet"
+        self.parts[name] = self.tables.folder.write_parquet(conformed, self.schema.name, name)
         self.num_rows += conformed.num_rows
 
     @property
     def is_changed(self) -> bool:
         """Whether the parts so far differ from the sealed table that they replace, or there was none."""
-        return content_digest(_content(self._schema, self.parts)) != self._replaced
+        return content_digest(_content(self.schema, self.parts)) != self.replaced
 
 
 def read_manifest(
@@ -257,10 +251,8 @@ def whole_manifest(
     folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
 ) -> dict[str, Any] | None:
     """Read a manifest for the job that writes it; None if missing or damaged, as it is then rewritten."""
-    if not folder.exists(*below, name):
-        return None
     try:
-        return read_manifest(folder, *below, name=name, form=form)
+        return read_manifest(folder, *below, name=name, form=form) if folder.exists(*below, name) else None
     except InputError:
         return None
 
@@ -269,10 +261,8 @@ def read_back(
     folder: Folder, *below: str, name: str, form: Mapping[str, type] | None = None
 ) -> dict[str, Any] | None:
     """Read a JSON file that is not written again; None if missing, or damaged: then it is set aside, and reported."""
-    if not folder.exists(*below, name):
-        return None
     try:
-        return read_manifest(folder, *below, name=name, form=form)
+        return read_manifest(folder, *below, name=name, form=form) if folder.exists(*below, name) else None
     except InputError as error:
         with contextlib.suppress(FileNotFoundError):
             folder.set_aside(*below, name)
@@ -286,7 +276,7 @@ def content_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def _content(schema: TableSchema, parts: Mapping[str, str]) -> dict[str, Any]:
-    columns = {field.name: str(field.type) for field in schema.columns}
+    columns = {column.name: str(column.type) for column in schema.columns}
     return {"table": schema.name, "columns": columns, "parts": dict(parts)}
 
 

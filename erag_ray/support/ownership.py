@@ -128,7 +128,7 @@ class Ledger:
             self.root.remove_tree(tree.rstrip(TREE))
         folders = {"", *map(posixpath.dirname, self._names)}
         for folder in folders:
-            self.remove_unfinished(self.root.inside(folder), folder)
+            self.remove_unfinished(self.root.shared(self.path(folder)), folder)
         existing = (posixpath.join(folder, file) for folder in folders for file in self.root.names(folder))
         self._names &= {*existing}
         self._added = []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
-from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line, write_tiny
+from tiny import PASSAGES, QUESTIONS, Tiny, config_of, kilt_line, passage_line, write_tiny
 
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.retrieve.stage import retrieve
 
 CLAIMS = {
@@ -42,18 +41,5 @@ def three(folder: pathlib.Path) -> Tiny:
     passages = PASSAGES | VERDICTS
     tiny.passages.write_text("".join(passage_line(one, *rest) for one, rest in passages.items()))
     queries = [str(folder / name) for name in FILES]
-    made = retrieve(
-        RetrieveConfig(
-            queries=queries,
-            passages=[str(tiny.passages)],
-            retrievers={
-                "bm25": RetrieverConfig(kind="bm25"),
-                "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence"),
-            },
-            depth=3,
-            out=str(folder / "retrieval"),
-            progress=False,
-        )
-    )
-    runs = {run.run_id: run.path for run in made}
+    runs = {run.run_id: run.path for run in retrieve(config_of(tiny, queries=queries, dataset=None))}
     return tiny.with_config(queries=queries, dataset=None, runs=runs)

@@ -24,6 +24,7 @@ from erag_ray.analyses.export import export
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.extensions import further_lists, requested
 from erag_ray.inference.planning.plan import StagePlan, plan_stage
 from erag_ray.inference.stage import run_stage
@@ -85,7 +86,8 @@ RIGHT = {
     ("third", 1): {"q2"},
     ("third", 3): {"q1", "q2", "q4", "q5"},
 }
-
+BM25 = {"bm25": RetrieverConfig(kind="bm25")}
+BOTH = {**BM25, "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence")}
 
 RunJob = Callable[[str, "Tiny"], tuple[int, str]]
 """Runs a job by its name: its exit code, and what it said."""
@@ -159,6 +161,20 @@ def write_tiny(folder: pathlib.Path) -> Tiny:
     for name, lists in RUNS.items():
         tiny.run(name).write_text(trec_lines(lists))
     return tiny
+
+
+def config_of(tiny: Tiny, **changes: object) -> RetrieveConfig:
+    """The config of a job that makes runs for the comparison, by two retrievers unless the changes say else."""
+    given = {
+        "queries": [str(tiny.queries)],
+        "dataset": "tiny",
+        "passages": [str(tiny.passages)],
+        "retrievers": BOTH,
+        "depth": 3,
+        "out": str(tiny.folder / "retrieval"),
+        "progress": False,
+    }
+    return RetrieveConfig(**{**given, **changes})  # type: ignore[arg-type]
 
 
 def compare(tiny: Tiny) -> StagePlan:

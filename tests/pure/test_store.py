@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from erag_ray.store.fingerprints import NOT_LOCAL, file_digest, file_stamp, fingerprint, new_job_id
 from erag_ray.store.folder import Folder
-from erag_ray.store.lease import Lease
+from erag_ray.store.lease import Lease, is_leased
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import PROVENANCE, RESPONSES, RUNS
 from erag_ray.store.tables import TableStore, part_paths
@@ -509,14 +509,14 @@ def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(renaming
 
 def test_a_lease_ends_with_its_job(root: str) -> None:
     store = ResponseStore(root, "echo")
-    assert not store.is_leased("job-1")
+    assert not is_leased(store.folder, "job-1")
     with Lease(store.folder, "job-1"):
-        assert ResponseStore(root, "echo").is_leased("job-1")
-        assert not store.is_leased("job-2")
-    assert not store.is_leased("job-1")
+        assert is_leased(ResponseStore(root, "echo").folder, "job-1")
+        assert not is_leased(store.folder, "job-2")
+    assert not is_leased(store.folder, "job-1")
     with pytest.raises(RuntimeError, match="fault"), Lease(store.folder, "job-1"):
         raise RuntimeError("fault")
-    assert not store.is_leased("job-1")
+    assert not is_leased(store.folder, "job-1")
 
 
 def test_the_lease_of_a_killed_job_runs_out(renaming: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,10 +524,10 @@ def test_the_lease_of_a_killed_job_runs_out(renaming: str, monkeypatch: pytest.M
     killed_append(store, 1, "job-1")
     sign = json.dumps({"process": ["elsewhere", 1, "1"], "beat": 1})
     store.folder.write_bytes(sign.encode(), "_leases", "job-1")
-    assert store.is_leased("job-1")
+    assert is_leased(store.folder, "job-1")
     assert store.repair() == []
     monkeypatch.setattr("erag_ray.store.lease.LEASE_SECONDS", 0.0)
-    assert not store.is_leased("job-1")
+    assert not is_leased(store.folder, "job-1")
     assert len(store.repair()) == 1
     assert store.folder.entries() == []
 
@@ -561,9 +561,9 @@ def test_a_damaged_sign_counts_as_one_until_it_was_unchanged_for_long(
 ) -> None:
     store = ResponseStore(root, "echo")
     store.folder.write_bytes(content, "_leases", "job-1")
-    assert store.is_leased("job-1")
+    assert is_leased(store.folder, "job-1")
     monkeypatch.setattr("erag_ray.store.lease.LEASE_SECONDS", 0.0)
-    assert not store.is_leased("job-1")
+    assert not is_leased(store.folder, "job-1")
 
 
 @pytest.mark.parametrize("how", TEARS)

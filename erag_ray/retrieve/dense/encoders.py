@@ -5,10 +5,11 @@ A new family is one `Preset` and one line in `PRESETS`.
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -75,9 +76,8 @@ def preset_named(config: RetrieverConfig) -> str:
         name = str(config.model).rstrip("/").rpartition("/")[2].lower()
         return next((preset for pattern, preset in NAMES if pattern.search(name)), MODEL_SETTINGS)
     if config.preset not in (*PRESETS, MODEL_SETTINGS):
-        raise ValueError(
-            f"unknown preset {config.preset!r}; known: {', '.join(sorted([*PRESETS, MODEL_SETTINGS]))}"
-        )
+        known = ", ".join(sorted([*PRESETS, MODEL_SETTINGS]))
+        raise ValueError(f"unknown preset {config.preset!r}; known: {known}")
     return config.preset
 
 
@@ -91,22 +91,9 @@ def find_encoder(config: RetrieverConfig, name: str) -> ModelSource:
     source = find_model(config.model, key=key, revision=config.model_revision, pickled=True)
     has_settings = pathlib.Path(source.folder, MODULES).is_file()
     if config.kind == "dense" and preset_named(config) == MODEL_SETTINGS and not has_settings:
-        presets = ", ".join(PRESETS)
-        raise InputError(
-            [f"{key}: {source.folder} has no {MODULES} with its settings. Set preset to one of {presets}"]
-        )
+        text = f"{key}: {source.folder} has no {MODULES} with its settings"
+        raise InputError([f"{text}. Set preset to one of {', '.join(PRESETS)}"])
     return source
-
-
-def encoder_settings(config: RetrieverConfig, source: ModelSource) -> Mapping[str, object]:
-    """Return all that a text's vector depends on."""
-    preset = preset_named(config)
-    return {
-        "preset": preset if preset == MODEL_SETTINGS else {preset: PRESETS[preset]},
-        "max_tokens": config.max_tokens,
-        "dtype": config.dtype,
-        "weights": model_digests(source),
-    }
 
 
 def model_digests(source: ModelSource) -> Mapping[str, str]:
@@ -114,10 +101,19 @@ def model_digests(source: ModelSource) -> Mapping[str, str]:
     return source.digests(PICKLED_WEIGHTS, *(f"*/{form}" for form in (*MODEL_FILES, "*.bin")))
 
 
-def quiet() -> None:
-    """Turn off progress bars and advice of the model library, which would mix with the job's progress."""
+@contextlib.contextmanager
+def loading(folder: str, noun: str) -> Iterator[None]:
+    """While open, a model is loaded, without progress bars and advice that would mix with the job's progress.
+
+    Raises:
+        InputError: the folder is not such a model.
+    """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    except READ_ERRORS as error:
+        raise InputError([f"{folder}: not {noun}: {str(error).splitlines()[0]}"]) from error
 
 
 def default_batch_size() -> int:
@@ -142,53 +138,42 @@ class Encoder:
     def __init__(
         self, *, folder: str, preset: str, max_tokens: int | None, dtype: str, batch_size: int | None
     ) -> None:
-        quiet()
         self.batch_size = batch_size or default_batch_size()
-        self.preset = PRESETS.get(preset)
         self.is_normalised = False
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
-        try:
-            load = self._load_by_files if self.preset is None else self._load_by_preset
-            self.model = load(folder, options)
-        except READ_ERRORS as error:
-            raise InputError([f"{folder}: not an encoder: {str(error).splitlines()[0]}"]) from error
+        with loading(folder, "an encoder"):
+            if settings := PRESETS.get(preset):
+                layers = modules.Transformer(folder, max_seq_length=settings.max_tokens, model_kwargs=options)
+                pooling = modules.Pooling(layers.get_embedding_dimension(), pooling_mode=settings.pooling)
+                last = [modules.Normalize()] if settings.is_normalised else []
+                prompts = {"query": settings.query, "document": settings.passage}
+                self.model: Any = sentence_transformers.SentenceTransformer(
+                    modules=[layers, pooling, *last], prompts=prompts
+                )
+            else:
+                self.model = sentence_transformers.SentenceTransformer(folder, model_kwargs=options)
+                # cosine similarity: normalise, in case the model's modules do not
+                self.is_normalised = self.model.similarity_fn_name == "cosine"
         if max_tokens is not None:
-            self._check_length(max_tokens, folder)
+            body = self.model[0].auto_model.config
+            positions = getattr(body, "max_position_embeddings", None)
+            # RoBERTa reserves the first two
+            if positions and "roberta" in str(body.model_type):
+                positions -= body.pad_token_id + 1
+            if positions and max_tokens > positions:
+                raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
             self.model.max_seq_length = max_tokens
-
-    def _check_length(self, max_tokens: int, folder: str) -> None:
-        """Raise for more tokens than the model has positions (RoBERTa reserves the first two)."""
-        settings = self.model[0].auto_model.config
-        positions = getattr(settings, "max_position_embeddings", None)
-        if positions and "roberta" in str(settings.model_type):
-            positions -= settings.pad_token_id + 1
-        if positions and max_tokens > positions:
-            raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
-
-    def _load_by_files(self, folder: str, options: Mapping[str, Any]) -> Any:
-        model = sentence_transformers.SentenceTransformer(folder, model_kwargs=dict(options))
-        # cosine similarity: normalise, in case the model's modules do not
-        self.is_normalised = model.similarity_fn_name == "cosine"
-        return model
-
-    def _load_by_preset(self, folder: str, options: Mapping[str, Any]) -> Any:
-        assert self.preset is not None
-        body = modules.Transformer(folder, max_seq_length=self.preset.max_tokens, model_kwargs=dict(options))
-        pooling = modules.Pooling(body.get_embedding_dimension(), pooling_mode=self.preset.pooling)
-        last = [modules.Normalize()] if self.preset.is_normalised else []
-        prompts = {"query": self.preset.query, "document": self.preset.passage}
-        return sentence_transformers.SentenceTransformer(modules=[body, pooling, *last], prompts=prompts)
 
     def __call__(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
         """Encode texts: shape [texts, width], float32. A call sorts its texts by length before it forms batches."""
-        options = {
-            "batch_size": self.batch_size,
-            "show_progress_bar": False,
-            "convert_to_numpy": True,
-            "normalize_embeddings": self.is_normalised,
-        }
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            encode = self.model.encode_query if role == "query" else self.model.encode_document
-            vectors = encode(list(texts), **options)
+            vectors = encode(
+                list(texts),
+                batch_size=self.batch_size,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+                normalize_embeddings=self.is_normalised,
+            )
         return np.asarray(vectors, dtype=np.float32)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.retrieve.dense.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named
+from erag_ray.retrieve.dense.encoders import PRESETS, Encoder, Role, find_encoder, model_digests, preset_named
 from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import TEXTS_PER_PART, candidates, ranked, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
@@ -55,10 +55,14 @@ class Dense(Indexed):
     @property
     def settings(self) -> Mapping[str, object]:
         """The searched fields, and all that a vector depends on."""
+        preset = preset_named(self.config)
         return {
             "searches": self.config.searches,
             "vectors": "float16",
-            **encoder_settings(self.config, self.source),
+            "preset": {preset: PRESETS[preset]} if preset in PRESETS else preset,
+            "max_tokens": self.config.max_tokens,
+            "dtype": self.config.dtype,
+            "weights": model_digests(self.source),
         }
 
     def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
@@ -99,13 +103,7 @@ class Dense(Indexed):
         return self.search(run.index, sources.queries, run.work, run.job.depth, do, per_shard)
 
     def search(
-        self,
-        index: Folder,
-        queries: pl.DataFrame,
-        work: Folder,
-        depth: int,
-        do: Do,
-        per_shard: int = 1_000_000,
+        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do, per_shard: int = 10**6
     ) -> pl.DataFrame:
         """Return the lists of QUERIES; a blank query has no row. A task searches ``per_shard`` texts."""
         num_slices = self.encode(queries.select(text="question"), "query", work, do)
@@ -154,19 +152,17 @@ class SearchVectors:
     """Task: search one shard for a slice of the queries, and write the candidates."""
 
     def __init__(self, *, index: str, work: str, depth: int, num_slices: int, parts_per_shard: int) -> None:
-        self._index, self._work = Folder(index), Folder(work)
-        self._depth = depth
-        self._num_slices, self._parts_per_shard = num_slices, parts_per_shard
-        self._documents = Documents(self._index)
-        self._open: tuple[int, Shard] | None = None
+        folder, self._work = Folder(index), Folder(work)
+        self._depth, self._num_slices = depth, num_slices
+        self._documents = Documents(folder)
+        # tasks of one shard follow each other
+        self._shard = functools.lru_cache(1)(lambda number: Shard(folder, number, parts_per_shard))
 
     def __call__(self, number: int) -> None:
         shard, batch = divmod(number, self._num_slices)
-        if self._open is None or self._open[0] != shard:
-            self._open = (shard, Shard(self._index, shard, self._parts_per_shard))
         vectors = open_array(self._work, "vectors", f"{part(batch)}.npy")
         hits = [(np.empty(0, np.uint32), np.empty(0, np.intp), np.empty(0, np.float32))]
-        for row, (texts, scores) in enumerate(self._open[1].search(vectors, self._depth)):
+        for row, (texts, scores) in enumerate(self._shard(shard).search(vectors, self._depth)):
             positions, text_numbers = self._documents.of(texts, self._depth)
             queries = np.full(len(positions), batch * TEXTS_PER_PART + row, np.uint32)
             hits.append((queries, positions, scores[text_numbers]))

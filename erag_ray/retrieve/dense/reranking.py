@@ -16,16 +16,10 @@ import torch
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.texts import with_texts
-from erag_ray.retrieve.dense.encoders import (
-    READ_ERRORS,
-    default_batch_size,
-    find_encoder,
-    model_digests,
-    quiet,
-)
+from erag_ray.retrieve.dense.encoders import default_batch_size, find_encoder, loading, model_digests
 from erag_ray.retrieve.dense.index import Dense, parts_of
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, by_score
+from erag_ray.retrieve.lists import PAIRS_PER_PART, by_score, read_found
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.folder import Folder
@@ -53,24 +47,16 @@ class ByVectors(Retriever):
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Rerank the candidates, after the dense index is built."""
-        by, queries = run.others[str(self.config.by)], sources.queries
-        dense = by.retriever
-        assert isinstance(dense, Dense)
-        dense.prepare(by, sources, do)
-        lists = _candidates(run, queries).select(LIST_COLUMNS.names())
-        return self.rerank(dense, by.index, lists, queries, run.work, run.job.depth, do)
+        by, lists = run.others[str(self.config.by)], _candidates(run, sources.queries)
+        by.retriever.prepare(by, sources, do)
+        return self.rerank(by, lists, sources.queries, run.work, run.job.depth, do)
 
     def rerank(
-        self,
-        dense: Dense,
-        index: Folder,
-        lists: pl.DataFrame,
-        queries: pl.DataFrame,
-        work: Folder,
-        depth: int,
-        do: Do,
+        self, by: Run, lists: pl.DataFrame, queries: pl.DataFrame, work: Folder, depth: int, do: Do
     ) -> pl.DataFrame:
         """Rerank the lists of a run; documents without a vector (blank ones) are left out."""
+        dense, index = by.retriever, by.index
+        assert isinstance(dense, Dense)
         num_parts = dense.encode(queries.select(text="question"), "query", work, do)
         parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
@@ -144,21 +130,13 @@ class CrossEncoder(Retriever):
         entries, diagnostics = _candidates(run, sources.queries), Diagnostics()
         corpus = with_texts(sources.corpus, entries, diagnostics)
         diagnostics.raise_errors()
-        lists = entries.select(LIST_COLUMNS.names())
-        return self.rerank(lists, sources.queries, corpus, run.work, run.job.depth, do)
+        with_corpus = Sources(queries=sources.queries, corpus=corpus)
+        return self.rerank(entries, with_corpus, run.work, run.job.depth, do)
 
-    def rerank(
-        self,
-        lists: pl.DataFrame,
-        queries: pl.DataFrame,
-        corpus: pl.DataFrame,
-        work: Folder,
-        depth: int,
-        do: Do,
-    ) -> pl.DataFrame:
+    def rerank(self, lists: pl.DataFrame, sources: Sources, work: Folder, depth: int, do: Do) -> pl.DataFrame:
         """Rerank the lists of a run; equal texts have equal scores."""
-        texts = corpus.select("doc_id", text=SEARCHED[self.config.searches](corpus))
-        questions = queries.select("query_id", "question")
+        texts = sources.corpus.select("doc_id", text=SEARCHED[self.config.searches](sources.corpus))
+        questions = sources.queries.select("query_id", "question")
         pairs = lists.select("query_id", "doc_id").join(questions, on="query_id").join(texts, on="doc_id")
         distinct = pairs.select("question", "text").unique().sort("question", "text")
         parts = list(distinct.iter_slices(PAIRS_PER_PART))
@@ -174,8 +152,7 @@ class CrossEncoder(Retriever):
         todo = undone(work, "found", ".parquet", len(parts))
         noun = f"parts of {PAIRS_PER_PART:,} pairs scored"
         do(Tasks(worker=ScorePairs, settings=settings, numbers=todo, noun=noun))
-        done = [read_frame(work, "found", f"{part(number)}.parquet") for number in range(len(parts))]
-        scored = pl.concat([pl.DataFrame(schema=SCORED_COLUMNS), *done])
+        scored = read_found(work, len(parts), SCORED_COLUMNS)
         documents = pairs.join(scored, on=["question", "text"]).select("query_id", "doc_id", "score")
         return by_score(documents, depth)
 
@@ -186,16 +163,13 @@ class ScorePairs:
     def __init__(
         self, *, work: str, model: str, max_tokens: int | None, dtype: str, batch_size: int | None
     ) -> None:
-        quiet()
         self._work = Folder(work)
         self._batch_size = batch_size or default_batch_size()
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
-        try:
+        with loading(model, "a cross-encoder"):
             self._model: Any = sentence_transformers.CrossEncoder(
                 model, max_length=max_tokens, model_kwargs=options
             )
-        except READ_ERRORS as error:
-            raise InputError([f"{model}: not a cross-encoder: {str(error).splitlines()[0]}"]) from error
 
     def __call__(self, number: int) -> None:
         pairs = read_frame(self._work, "pairs", f"{part(number)}.parquet")

@@ -104,28 +104,20 @@ def _with_limit(retriever: Any, name: str, count: int) -> Any:
 
 
 def _haystack(retriever: Any, question: str, count: int) -> object:
-    """Search by a Haystack component, or by a pipeline with one output ``documents``."""
+    """Search by a Haystack component, or by a pipeline with one output ``documents``.
+
+    A pipeline gets the question in all inputs for one, and the number in those of the same components or of retrievers.
+    """
     if callable(getattr(retriever, "inputs", None)):
-        return _haystack_pipeline(retriever, question, count)
-    accepted = inspect.signature(retriever.run).parameters
-    limit = {"top_k": count} if "top_k" in accepted else {}
-    return _documents_of([retriever.run(query=question, **limit)])
-
-
-def _haystack_pipeline(pipeline: Any, question: str, count: int) -> object:
-    """Give the question to all inputs for one, and the number to those of the same components or of retrievers."""
-    data: dict[str, dict[str, object]] = {}
-    for component, inputs in pipeline.inputs().items():
-        values: dict[str, object] = {name: question for name in QUERY_INPUTS if name in inputs}
-        if "top_k" in inputs:
-            values["top_k"] = count
-        if values:
-            data[component] = values
-    return _documents_of(pipeline.run(data).values())
-
-
-def _documents_of(outputs: Iterable[Mapping[str, object]]) -> object:
-    """Return the only ``documents`` among the outputs of components."""
+        offered = {**dict.fromkeys(QUERY_INPUTS, question), "top_k": count}
+        data = {
+            component: {name: value for name, value in offered.items() if name in inputs}
+            for component, inputs in retriever.inputs().items()
+        }
+        outputs = retriever.run({component: values for component, values in data.items() if values}).values()
+    else:
+        limit = {"top_k": count} if "top_k" in inspect.signature(retriever.run).parameters else {}
+        outputs = [retriever.run(query=question, **limit)]
     lists = [output["documents"] for output in outputs if "documents" in output]
     if len(lists) != 1:
         raise TypeError(f"{len(lists)} outputs are called documents; there must be one")

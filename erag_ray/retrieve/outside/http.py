@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import urllib3
 
@@ -39,6 +37,9 @@ class HttpSearch:
     url: str
     timeout_seconds: float = 60.0
     api_key: Secret | None = None
+    _pool: urllib3.PoolManager = field(
+        default_factory=urllib3.PoolManager, init=False, repr=False, compare=False
+    )
 
     def __call__(self, question: str, count: int) -> list[Document]:
         """Return the documents of a question.
@@ -59,11 +60,14 @@ class HttpSearch:
         )
         if response.status != 200:
             raise _error_of(response)
-        return [with_text(document_of(document)) for document in _documents_of(response)]
-
-    @functools.cached_property
-    def _pool(self) -> urllib3.PoolManager:
-        return urllib3.PoolManager()
+        try:
+            content = masked(response.json())
+        except ValueError as error:
+            raise HttpError(f"the answer is not JSON: {error}", is_final=False) from error
+        documents = content.get("documents") if isinstance(content, dict) else None
+        if not isinstance(documents, list):
+            raise HttpError('the answer has no list "documents"', is_final=True)
+        return [with_text(document_of(document)) for document in documents]
 
 
 def _error_of(response: urllib3.BaseHTTPResponse) -> HttpError:
@@ -79,14 +83,3 @@ def _error_of(response: urllib3.BaseHTTPResponse) -> HttpError:
         is_final=status < 500 and status not in TRANSIENT,
         pause_seconds=None if pause is None else min(pause, MAX_PAUSE_SECONDS),
     )
-
-
-def _documents_of(response: urllib3.BaseHTTPResponse) -> list[Any]:
-    try:
-        content = masked(response.json())
-    except ValueError as error:
-        raise HttpError(f"the answer is not JSON: {error}", is_final=False) from error
-    documents = content.get("documents") if isinstance(content, dict) else None
-    if not isinstance(documents, list):
-        raise HttpError('the answer has no list "documents"', is_final=True)
-    return documents

@@ -24,8 +24,8 @@ from erag_ray.support.user_code import checking
 SETTINGS = ("object", "url", "revision")
 _OBJECTS: dict[str, object] = {}
 """Name in a config -> an object of this process."""
-_REVISIONS: list[tuple[object, str]] = []
-"""Objects that were registered without a revision, and one that no other object has."""
+_REVISIONS: dict[int, tuple[object, str]] = {}
+"""By their `id`, objects that were registered without a revision, and one that no other object has."""
 
 
 def register_retriever(name: str, retriever: object, revision: str | None = None) -> RetrieverConfig:
@@ -42,15 +42,9 @@ def register_retriever(name: str, retriever: object, revision: str | None = None
     search = as_search(retriever)
     location = f"in_memory:{name}"
     _OBJECTS[location] = search.retriever
-    return RetrieverConfig(kind=search.kind, object=location, revision=revision or _revision_of(retriever))
-
-
-def _revision_of(retriever: object) -> str:
-    known = next((revision for other, revision in _REVISIONS if other is retriever), None)
-    if known is None:
-        known = uuid.uuid4().hex
-        _REVISIONS.append((retriever, known))
-    return known
+    if not revision:
+        _, revision = _REVISIONS.setdefault(id(retriever), (retriever, uuid.uuid4().hex))
+    return RetrieverConfig(kind=search.kind, object=location, revision=revision)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +66,7 @@ class OutsideRetriever(Retriever):
     @property
     def settings(self) -> Mapping[str, object]:
         """All that the lists depend on: the object or the service, and its revision."""
-        values = {key: getattr(self.config, key) for key in SETTINGS}
-        return {key: value for key, value in values.items() if value is not None}
+        return {key: value for key in SETTINGS if (value := getattr(self.config, key)) is not None}
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Ask the retriever all questions that an interrupted job has not asked."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ import polars as pl
 
 from erag_ray.data.files.documents import Document, ListIds
 from erag_ray.data.runs.orders import BY_RANK, rising_fault
+from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.outside.adapters import Search
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import part, read_frame, write_frame
@@ -22,15 +22,7 @@ from erag_ray.support.progress import counted
 from erag_ray.support.user_code import fault_of, is_raised_here
 
 LIST_TEXT_COLUMNS = pl.Schema(
-    {
-        "query_id": pl.String(),
-        "doc_id": pl.String(),
-        "rank": pl.Int32(),
-        "score": pl.Float64(),
-        "title": pl.String(),
-        "text": pl.String(),
-        "seconds": pl.Float64(),
-    }
+    {**LIST_COLUMNS, "title": pl.String(), "text": pl.String(), "seconds": pl.Float64()}
 )
 SEARCHED_COLUMNS = pl.Schema({**LIST_TEXT_COLUMNS, "question": pl.String(), "depth": pl.Int64()})
 """What is written while questions are asked; a question without documents has one row without doc_id."""
@@ -82,7 +74,13 @@ def search_all(
     searching.raise_rising()
     order = queries.select("query_id").with_row_index("place")
     lists = pl.concat(searching.parts).join(order, on="query_id").sort("place", "rank")
-    _note_short_lists(lists, queries.height, depth, name)
+    documents = lists.filter(pl.col("rank") > 0)
+    num_full = documents.group_by("query_id").len().filter(pl.col("len") == depth).height
+    if num_full < queries.height:
+        empty = queries.height - documents["query_id"].n_unique()
+        none = f", {empty:,} of them none" if empty else ""
+        short = f"{queries.height - num_full:,} of {queries.height:,}"
+        say(f"{name}: {short} questions have fewer than {depth} documents{none}")
     return lists.select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
 
 
@@ -107,7 +105,12 @@ class _Searching:
 
     def ask(self, queries: pl.DataFrame, *, show: bool) -> None:
         """Ask the questions that the work folder does not have; what was retrieved is written, also after a stop."""
-        self.parts = [pl.DataFrame(schema=SEARCHED_COLUMNS), *self._written(queries)]
+        self.parts = [pl.DataFrame(schema=SEARCHED_COLUMNS)]
+        for file in sorted(self.work.names(SEARCHED, suffix=".parquet")) if self.work else ():
+            frame = read_frame(self.work, SEARCHED, file)  # type: ignore[arg-type]
+            same = frame.select(SEARCHED_COLUMNS.names()).filter(depth=self.depth)
+            known = same.join(queries, on=["query_id", "question"], how="semi", maintain_order="left")
+            self.parts.append(known)
         known = pl.concat([one.select("query_id", "question") for one in self.parts])
         pending = queries.join(known, on=["query_id", "question"], how="anti", maintain_order="left")
         num_known, in_a_row, written = queries.height - pending.height, 0, time.monotonic()
@@ -127,13 +130,6 @@ class _Searching:
         finally:
             self._write()
 
-    def _written(self, queries: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """Yield the parts that an earlier call has written, for these questions and this depth."""
-        for file in sorted(self.work.names(SEARCHED, suffix=".parquet")) if self.work else ():
-            frame = read_frame(self.work, SEARCHED, file)  # type: ignore[arg-type]
-            same = frame.filter(depth=self.depth)
-            yield same.join(queries, on=["query_id", "question"], how="semi", maintain_order="left")
-
     def _is_answered(self, query_id: str, question: str) -> bool:
         """Ask one question, record its list or its failure, and return whether it succeeded."""
         try:
@@ -143,10 +139,10 @@ class _Searching:
             return False
         ends = (seconds, question, self.depth)
         rows = [
-            (query_id, doc_id, rank, one.score, one.title, one.text, *ends)
+            (query_id, rank, doc_id, one.score, one.title, one.text, *ends)
             for rank, (doc_id, one) in enumerate(documents, 1)
         ]
-        self.rows += rows or [(query_id, None, 0, None, None, None, *ends)]
+        self.rows += rows or [(query_id, 0, None, None, None, None, *ends)]
         return True
 
     def _attempts(self, question: str) -> tuple[list[tuple[str, Document]], float]:
@@ -203,15 +199,4 @@ class _Searching:
         raise JobError(
             f"{self.name}: {len(self.failures):,} of {num_queries:,} questions failed after {attempts}{skipped}: "
             f"{'; '.join(named)}{f'; ... and {more:,} more' if more else ''}{resume}"
-        )
-
-
-def _note_short_lists(lists: pl.DataFrame, num_queries: int, depth: int, name: str) -> None:
-    lists = lists.filter(pl.col("rank") > 0)
-    num_full = lists.group_by("query_id").len().filter(pl.col("len") == depth).height
-    if num_full < num_queries:
-        empty = num_queries - lists["query_id"].n_unique()
-        none = f", {empty:,} of them none" if empty else ""
-        say(
-            f"{name}: {num_queries - num_full:,} of {num_queries:,} questions have fewer than {depth} documents{none}"
         )

@@ -18,12 +18,12 @@ from erag_ray.store.folder import Folder
 from erag_ray.store.lease import (
     LEASE_SECONDS,
     LEASES,
+    ON_FOLDERS,
     Lease,
     fields_of,
     is_leased,
     read_sign,
     runs_here,
-    sealing_under,
 )
 from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER, RECORDS, UNFINISHED, Ledger, read_marker, write_marker
@@ -46,15 +46,22 @@ def locked(out: str) -> Iterator[None]:
         InputError: the folder cannot be written, is no job's, or another job is writing there.
     """
     with contextlib.ExitStack() as stack:
-        with _as_input_error(out):
+        try:
             folder = Folder(out, is_shared=True)
             stack.callback(_remove_empty, folder, is_new=not folder.exists())
             _mark(folder)
             lease = stack.enter_context(_only_lease(folder))
-            stack.enter_context(sealing_under(lease))
+            ON_FOLDERS.append(lease)
+            stack.callback(ON_FOLDERS.remove, lease)
             ledger = folder.claim()
             ledger.check_links()
             ledger.settle()
+        except InputError:
+            raise
+        except (OSError, ValueError, pa.ArrowException) as error:
+            if getattr(error, "errno", None) in DISK_ERRORS:
+                raise
+            raise InputError([f"out: cannot write to {out}: {error}"]) from error
         stack.callback(_settle, ledger, lease)
         yield
 
@@ -92,18 +99,6 @@ def _remove_empty(folder: Folder, *, is_new: bool) -> None:
 
 
 @contextlib.contextmanager
-def _as_input_error(out: str) -> Iterator[None]:
-    try:
-        yield
-    except InputError:
-        raise
-    except (OSError, ValueError, pa.ArrowException) as error:
-        if getattr(error, "errno", None) in DISK_ERRORS:
-            raise
-        raise InputError([f"out: cannot write to {out}: {error}"]) from error
-
-
-@contextlib.contextmanager
 def _only_lease(folder: Folder) -> Iterator[Lease]:
     """Yield a lease that no other job has: of several that begin at once, the first by name."""
     name = f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
@@ -122,7 +117,8 @@ def _only_lease(folder: Folder) -> Iterator[Lease]:
                     folder.delete(LEASES, other)
                     continue
                 is_alive = runs_here(sign) or sign != first.setdefault(other, sign)
-                if is_alive and (other < name or _has_folder(sign)):
+                # a sign without fields is being written
+                if is_alive and (other < name or fields_of(sign).get("has_folder") is True):
                     text = f"out: the job {other} is writing to {folder.root}; wait for it, or choose another out"
                     raise InputError([text])
             if first and not is_logged:
@@ -140,8 +136,3 @@ def _only_lease(folder: Folder) -> Iterator[Lease]:
                 [f"out: another job has taken {folder.root}; wait for it, or choose another out"]
             )
         yield lease
-
-
-def _has_folder(sign: bytes) -> bool:
-    """Return whether the job of a sign has the folder; False while the sign is being written."""
-    return fields_of(sign).get("has_folder") is True

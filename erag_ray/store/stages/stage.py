@@ -125,24 +125,12 @@ def ensure(stage: Stage, store: TableStore) -> bool:
         if schema not in writers:
             append(schema, schema.empty())
     if any(writer.is_changed for writer in writers.values()):
-        delete_report(store)
-    config, made_from = {**stage.settings, **notes}, stage.fingerprint
+        store.folder.delete("report.md")
+        store.folder.delete_folder("report")
+    config, inputs, made_from = {**stage.settings, **notes}, stage.manifest_inputs, stage.fingerprint
     for schema, writer in writers.items():
-        store.seal(
-            schema,
-            writer.parts,
-            writer.num_rows,
-            config=config,
-            inputs=stage.manifest_inputs,
-            made_from=made_from,
-        )
+        store.seal(schema, writer.parts, writer.num_rows, config=config, inputs=inputs, made_from=made_from)
     return True
-
-
-def delete_report(store: TableStore) -> None:
-    """Delete the report in a folder whose tables change."""
-    store.folder.delete("report.md")
-    store.folder.delete_folder("report")
 
 
 def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]:
