@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow.fs as pafs
 import pytest
 import rich.console
-from conftest import read_here
+from conftest import finish
 from several_datasets import three
 from tiny import RunJob, Tiny, make_tables
 from towns import towns
@@ -40,10 +40,7 @@ PASSES = {"baseline_run": "half", "candidate_run": "good"}
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """A finished comparison of four runs over 40 questions."""
     tiny = towns(tmp_path_factory.mktemp("finished"), RIGHT, NUM_QUESTIONS)
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(tiny)
-    return tiny
+    return finish(tiny, make_tables)
 
 
 @pytest.fixture

@@ -221,14 +221,11 @@ def assert_counted(judged: Tiny) -> None:
     given = {
         (SINGLE_DOCUMENT, 1): {(query, (doc,)) for query, doc in PAIRS},
         (NO_PASSAGES, 0): {(query, ()) for query in QUESTIONS},
-        (END_TO_END, 1): {
-            (query, tuple(list_of(run, query, depth))) for run, query, depth in LISTS if depth == 1
-        },
-        (END_TO_END, 3): {
-            (query, tuple(list_of(run, query, depth))) for run, query, depth in LISTS if depth == 3
-        },
         (GOLD_PASSAGES, 3): {(query, tuple(docs)) for query, docs in GOLD.items() if docs},
     }
+    for depth in (1, 3):
+        lists_of = {(query, tuple(list_of(run, query, k))) for run, query, k in LISTS if k == depth}
+        given[END_TO_END, depth] = lists_of
     names = ("num_correct", "num_incorrect", "num_abstained", "num_unusable", "num_not_asked")
     said = ("CORRECT", "**Incorrect**", "Grade: ABSTAINED.", "Hard to say", "")
     found = {(row["kind"], row["depth"]): row for row in rows}
@@ -678,14 +675,8 @@ def test_the_plain_prompt_has_examples_of_every_judgement(
 
 
 def test_many_outputs_without_a_judgement_are_a_warning() -> None:
-    row = {
-        "dataset": "d",
-        "reader": "r",
-        "kind": "end_to_end",
-        "depth": 5,
-        "num_outputs": 100,
-        "num_unusable": 2,
-    }
+    list_of_five = {"dataset": "d", "reader": "r", "kind": "end_to_end", "depth": 5}
+    row = {**list_of_five, "num_outputs": 100, "num_unusable": 2}
     (note,) = warn_of_judgements(results(judgements=pl.DataFrame([row])))
     assert note.text.startswith("d, first 5 documents: 2.0% of the outputs have no judgement")
     for few in ({"num_unusable": 1}, {"num_outputs": 10}):

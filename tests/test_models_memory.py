@@ -51,10 +51,8 @@ Expected = dict[str, list[tuple[str, int]]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
-    return {kind: models.loaded(kind, causal if kind == "causal" else t5) for kind in KINDS}
+def loaded(folders: dict[str, str]) -> Loaded:
+    return {kind: models.loaded(kind, folders[kind]) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")

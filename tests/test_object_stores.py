@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from object_store import KEY, SECRET, Server
 from quiet_ray import ENVIRONMENT
+from scripts import ROOT, python
 from tiny import Tiny, compare, job_command, passage_line
 
 from erag_ray.analyses.means import MEANS
@@ -40,7 +41,6 @@ from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER, read_marker
 
-ROOT = pathlib.Path(__file__).parents[1]
 ONLY_HERE = pytest.mark.skipif("ERAG_RAY_S3" in os.environ, reason="about the S3 of these tests")
 
 
@@ -398,14 +398,7 @@ def test_a_job_that_touches_no_disk(tiny: Tiny, s3: str, reads_here: list[int]) 
     there = dataclasses.replace(copied(tiny.config, s3), out=f"{s3}/out of it/\u00fc")
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
     environment.pop("RAY_ADDRESS", None)
-    done = subprocess.run(
-        job_command(there, tiny.folder),
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = python(*job_command(there, tiny.folder)[1:], env=environment)
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert f"Report: {there.out}/report.md" in done.stdout

@@ -48,8 +48,7 @@ KINDS = ("fid", "ipa", "causal")
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
+def folders(t5: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     causal = models.causal_folder(tmp_path_factory.mktemp("causal"), seed=8)
     of_bytes = models.causal_folder(tmp_path_factory.mktemp("bytes"), tokenizer=byte_tokenizer())
     return {"fid": t5, "ipa": t5, "causal": causal, "bytes": of_bytes}

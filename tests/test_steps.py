@@ -6,17 +6,17 @@ import dataclasses
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import polars as pl
 import pytest
+from scripts import ROOT, python
 from tiny import (
     PASSAGES,
     QUESTIONS,
     RUNS,
     Tiny,
     compare,
+    job_command,
     kilt_line,
     make_tables,
     passage_line,
@@ -44,8 +44,6 @@ from erag_ray.store.schemas import LABELS, REQUESTS, UTILITY
 from erag_ray.store.schemas import RUNS as RUNS_TABLE
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
-
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 def append(path: pathlib.Path, text: str) -> None:
@@ -88,19 +86,8 @@ def test_all_problems_of_all_inputs_come_in_one_message(tiny: Tiny) -> None:
 
 def test_a_job_ends_with_code_2_and_seals_nothing(tiny: Tiny) -> None:
     append(tiny.queries, kilt_line("q1", "again", "Ada", None))
-    command = [
-        sys.executable,
-        "jobs/compare.py",
-        "--queries",
-        f"[{tiny.queries}]",
-        "--passages",
-        f"[{tiny.passages}]",
-    ]
-    command += ["--runs", json.dumps(tiny.config.runs), "--reader.kind", "echo", "--out", tiny.config.out]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = python(*job_command(tiny.config, tiny.folder)[1:], env=environment)
     assert done.returncode == 2
     assert f"{tiny.queries}:7" in done.stderr
     assert "Traceback" not in done.stderr
@@ -245,19 +232,7 @@ def test_prepared_gives_what_prepare_sealed(tiny: Tiny) -> None:
 def test_the_corpus_holds_what_lists_and_gold_pages_name_and_no_more(tiny: Tiny) -> None:
     # d10 is on a page that is no one's gold, and only the list of q6 names it
     inputs = prepare(dataclasses.replace(tiny.config, runs={"bad": str(tiny.run("bad"))}))
-    assert set(inputs.corpus["doc_id"]) == {
-        "d1",
-        "d2",
-        "d3",
-        "d4",
-        "d5",
-        "d6",
-        "d7",
-        "d8",
-        "d9",
-        "d11",
-        "d12",
-    }
+    assert set(inputs.corpus["doc_id"]) == {*PASSAGES} - {"d10"}
 
 
 @pytest.mark.parametrize(

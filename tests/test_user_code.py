@@ -721,13 +721,8 @@ COMMANDS = [found[1] for command in job_commands() if (found := MINE.fullmatch(c
 
 
 def test_the_guides_have_an_example_of_each_kind() -> None:
-    assert set(EXAMPLES) == {
-        "my_scores.py",
-        "my_readers.py",
-        "my_annotators.py",
-        "my_retrievers.py",
-        "my_search.py",
-    }
+    kinds = ("scores", "readers", "annotators", "retrievers", "search")
+    assert set(EXAMPLES) == {f"my_{kind}.py" for kind in kinds}
     assert len(COMMANDS) == 4
     assert all(len([line for line in text.splitlines() if line]) <= 13 for text in EXAMPLES.values())
 

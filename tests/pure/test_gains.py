@@ -56,11 +56,9 @@ def likelihoods(model: Model, requests: Sequence[Request]) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
+def folders(folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bloom = models.causal_folder(tmp_path_factory.mktemp("bloom"), kind="bloom", n_layer=2, n_head=4)
-    return {"fid": t5, "ipa": t5, "causal": causal, "bloom": bloom}
+    return {**folders, "bloom": bloom}
 
 
 def by_hand(model: Any, prompt: Any, answer: tuple[int, ...], ends: Sequence[int]) -> float:
