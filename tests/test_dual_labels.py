@@ -26,22 +26,13 @@ from erag_ray.support.errors import InputError
 
 def qa(guid: str, question: str, *answers: str, impossible: bool = False) -> dict[str, Any]:
     texts = [{"text": answer, "answer_start": 0} for answer in answers]
-    return {
-        "guid": guid,
-        "question": question,
-        "answers": texts,
-        "is_impossible": impossible,
-        "question_type": 1,
-    }
+    given = {"guid": guid, "question": question, "answers": texts}
+    return {**given, "is_impossible": impossible, "question_type": 1}
 
 
 def article(title: str, context: str, *qas: dict[str, Any], source: str = "wikipedia") -> dict[str, Any]:
-    return {
-        "title": title,
-        "source": source,
-        "news_category": None,
-        "paragraphs": [{"context": context, "qas": list(qas)}],
-    }
+    paragraphs = [{"context": context, "qas": list(qas)}]
+    return {"title": title, "source": source, "news_category": None, "paragraphs": paragraphs}
 
 
 ARTICLES = [

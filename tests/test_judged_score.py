@@ -70,11 +70,8 @@ def triple_of(asked: Asked) -> Triple | None:
     found = SHOWN.search(asked.prompt)
     if found is None:
         return None
-    return (
-        found["question"],
-        tuple(re.findall("Accepted answer: (.*)\n", found["gold_answers"])),
-        found["output"],
-    )
+    gold_answers = re.findall("Accepted answer: (.*)\n", found["gold_answers"])
+    return found["question"], tuple(gold_answers), found["output"]
 
 
 def word(triple: Triple) -> str:
@@ -396,7 +393,8 @@ def test_a_dry_run_says_at_most_how_much_is_asked_and_asks_nothing(
     spent = TableStore(f"{priced.config.out}/compare_judge").read(COSTS)["price"].item()
     code, said = job("compare", dry)
     assert code == 0, said
-    assert f"at most: {judge_id(priced)}: answer_judge, outputs: {asked} in total, {asked} unique" in said
+    (name,) = TableStore(f"{priced.config.out}/compare_judge").read(COSTS)["model"]
+    assert f"at most: {name}: answer_judge, outputs: {asked} in total, {asked} unique" in said
     assert f"{asked} cached, 0 new" in said
     assert table(priced, LABELS).height
     # what is read now may give outputs that are new, and what was read is known
@@ -408,11 +406,6 @@ def test_a_dry_run_says_at_most_how_much_is_asked_and_asks_nothing(
     }
     assert f"{asked} cached, {len(fresh - seen)} new" in said
     assert spent > 0
-
-
-def judge_id(tiny: Tiny) -> str:
-    (name,) = TableStore(f"{tiny.config.out}/compare_judge").read(COSTS)["model"]
-    return str(name)
 
 
 def bound(said: str) -> tuple[int, int]:

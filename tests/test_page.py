@@ -172,19 +172,8 @@ def test_disagreement_and_harm_are_counted_by_document(folder: TableStore) -> No
     assert questions.num_harmful[3] == (labels["gain"] < 0).sum() > 0
 
 
-TABLES = (
-    QUERIES,
-    RUNS,
-    CORPUS,
-    GOLD,
-    PROVENANCE,
-    LABELS,
-    UTILITY,
-    DOCUMENT_OUTPUTS,
-    LIST_OUTPUTS,
-    CELLS,
-    SLICES,
-)
+OF_JOB = (LABELS, UTILITY, DOCUMENT_OUTPUTS, LIST_OUTPUTS, CELLS, SLICES)
+TABLES = (QUERIES, RUNS, CORPUS, GOLD, PROVENANCE, *OF_JOB)
 
 
 @pytest.mark.long

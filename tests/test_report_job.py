@@ -219,12 +219,6 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
 # --- odd results ---
 
 
-def all_forms(results: Results) -> tuple[str, str]:
-    """The console with all tables, and the Markdown."""
-    made = build_report(results)
-    return printed(made, 80, verbose=True), markdown(made)
-
-
 def with_runs(results: Results, names: list[str]) -> Results:
     """The results of A and B with these runs in place of A, and every pair of them in place of the pair."""
     pairs = pl.DataFrame(itertools.combinations(names, 2), schema=["run_a", "run_b"], orient="row")
@@ -245,7 +239,8 @@ def test_200_runs() -> None:
     columns = {("r", "A", 2): [0.0, 1.0, 1.0, 0.0], ("r", "B", 2): [0.0, 0.0, 1.0, 0.0]}
     results = with_runs(results_of(measured(columns), used(columns), numbered(4)), names)
     assert results[COMPARISONS].height == 2 * 199 * 100
-    shown, text = all_forms(results)
+    made = build_report(results)
+    shown, text = printed(made, 80, verbose=True), markdown(made)
     assert max(map(len, shown.splitlines())) <= 80
     assert all(name in shown for name in names)
     assert lines_after_the_verdict(text) <= 150

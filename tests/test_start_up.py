@@ -28,19 +28,10 @@ JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
 JOB_CONFIGS = {
     kind.__name__: kind
     for kind in (
-        BenchmarkConfig,
-        DualLabelsConfig,
-        ExportConfig,
-        GateConfig,
-        JobConfig,
-        PapersConfig,
-        ReportConfig,
-        RetrieveConfig,
-        SettleConfig,
-        TrainConfig,
-        WorldConfig,
+        BenchmarkConfig, DualLabelsConfig, ExportConfig, GateConfig, JobConfig, PapersConfig, ReportConfig,
+        RetrieveConfig, SettleConfig, TrainConfig, WorldConfig,
     )
-}
+}  # fmt: skip
 # what reads a command line and YAML; everything else that is installed comes later
 AT_START = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection", "yaml"}
 TRAIN = ["--reader.kind", "fid", "--reader.model", "jobs/demo/reader", "--dev.queries", "[nowhere.jsonl]"]

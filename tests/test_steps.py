@@ -59,12 +59,6 @@ def problems_of(tiny: Tiny) -> tuple[str, ...]:
     return refused.value.problems
 
 
-def the_problem(tiny: Tiny) -> str:
-    problems = problems_of(tiny)
-    assert len(problems) == 1, problems
-    return problems[0]
-
-
 # --- bad input: one message that names the place ---
 
 
@@ -132,7 +126,7 @@ def test_a_name_that_means_nothing_is_refused_before_a_reader_is_made(
 @pytest.mark.parametrize("measure", ["R", "AP", "RR"])
 def test_measures_that_need_a_threshold_on_graded_labels_are_refused(tiny: Tiny, measure: str) -> None:
     graded = {"measures": [measure], "score": "token_f1", "annotators": ["erag"]}
-    problem = the_problem(tiny.with_config(**graded))
+    (problem,) = problems_of(tiny.with_config(**graded))
     assert "threshold" in problem
     assert measure in problem
     prepare(tiny.with_config(**graded, threshold=0.5).config)

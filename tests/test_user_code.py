@@ -380,10 +380,6 @@ class Limited(EchoModel):
 """
 
 
-def with_reader(tiny: Tiny, kind: str) -> Tiny:
-    return tiny.with_config(reader=ReaderConfig(kind=kind))
-
-
 def last_lines(said: str, count: int) -> list[str]:
     return said.strip().splitlines()[-count:]
 
@@ -392,7 +388,7 @@ def test_a_job_keeps_what_was_answered_and_reads_the_rest_when_it_starts_again(
     tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
 ) -> None:
     path = module("my_api", READER)
-    tiny = with_reader(tiny, "my_api:Limited")
+    tiny = tiny.with_config(reader=ReaderConfig(kind="my_api:Limited"))
     code, said = job("compare", tiny)
     assert code == 1
     place = "(my_api.py:7)"

@@ -484,14 +484,8 @@ def shown_file(folder: pathlib.Path, key: str, form: str) -> pathlib.Path:
     """A file of the one record that the guide shows; of columns with a value each."""
     path, record = folder / FILES.get(form, "nq.jsonl"), RECORDS[key, form]
     if form == "Parquet":
-        values = {
-            "query_id": "q1",
-            "doc_id": "d1",
-            "page_id": "7",
-            "rank": 1,
-            "title": "Marn",
-            "text": "Ann built it.",
-        }
+        names = {"query_id": "q1", "doc_id": "d1", "page_id": "7", "rank": 1}
+        values = {**names, "title": "Marn", "text": "Ann built it."}
         columns = re.findall("`(\\w+)`", record)
         pl.DataFrame({name: [values[name]] for name in columns}).write_parquet(path)
         return path
