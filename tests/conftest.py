@@ -10,7 +10,7 @@ import runpy
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -114,10 +114,7 @@ def tiny(tmp_path: pathlib.Path) -> Tiny:
 def finished_tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiny, pathlib.Path]:
     """The tiny comparison after its job, and a copy of its folder."""
     folder = tmp_path_factory.mktemp("compared")
-    tiny = write_tiny(folder / "tiny")
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        compare(tiny)
+    tiny = finish(write_tiny(folder / "tiny"))
     return tiny, pathlib.Path(shutil.copytree(tiny.folder, folder / "copy"))
 
 
@@ -128,6 +125,28 @@ def compared(finished_tiny: tuple[Tiny, pathlib.Path], reads_here: list[int]) ->
     shutil.rmtree(tiny.folder)
     shutil.copytree(copy, tiny.folder)
     return tiny
+
+
+@pytest.fixture(scope="session")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a tiny T5; tests only read it."""
+    import models
+
+    return models.t5_folder(tmp_path_factory.mktemp("t5"))
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a tiny causal model; tests only read it."""
+    import models
+
+    return models.causal_folder(tmp_path_factory.mktemp("causal"))
+
+
+@pytest.fixture(scope="session")
+def folders(t5: str, llama: str) -> dict[str, str]:
+    """Kind of reader -> the folder of its model."""
+    return {"fid": t5, "ipa": t5, "causal": llama}
 
 
 @pytest.fixture(scope="session")
@@ -195,6 +214,14 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(reading, "run", run)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
     return amounts
+
+
+def finish(tiny: Tiny, run: Callable[[Tiny], object] = compare) -> Tiny:
+    """The same comparison after its job, or after ``run``, without Ray."""
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        run(tiny)
+    return tiny
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 import pytest
 import rich.console
-from conftest import read_here
+from conftest import finish
 from evaluated import measured, numbered, used
 from given_results import view_of
 from report_texts import results_of
-from tiny import Tiny, compare, write_tiny
+from tiny import Tiny, write_tiny
 
 from erag_ray.analyses import every
 from erag_ray.analyses.auxiliary import predicted
@@ -42,10 +42,7 @@ RUNS = {("r", name, 2) for name in "AB"}
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """A finished job with slices."""
     tiny = write_tiny(tmp_path_factory.mktemp("finished")).with_config(slices=["known"])
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        compare(tiny)
-    return tiny
+    return finish(tiny)
 
 
 class Reading(TableStore):

@@ -272,78 +272,63 @@ def with_first(**values: Any) -> list[dict[str, Any]]:
     return [{**ASKED[0], **values}, *ASKED[1:]]
 
 
-@pytest.mark.parametrize(
-    ("questions", "fault"),
-    [
-        ([], "questions: there are none"),
-        (5, "questions: a int, not a list of mappings"),
-        (["who?", "where?", 7], r"questions\[0\]: a str, not a mapping"),
-        (renamed(question="query"), "no field question; they have id, query, answers"),
-        (pl.DataFrame(renamed(answers="gold")), "no field answers; they have id, question, gold"),
-        (with_first(answers=[]), r"questions\[0\] \(id 'q1'\): no answers"),
-        (with_first(answers=float("nan")), r"questions\[0\] \(id 'q1'\): no answers"),
-        (with_first(answers=[7]), r"questions\[0\] \(id 'q1'\): answers are \[7\]"),
-        (with_first(question=float("nan")), r"questions\[0\] \(id 'q1'\): question is None"),
-        (with_first(id=None), r"questions\[0\]: no id, though others have one"),
-        (with_first(id=7), "some ids are texts and some are numbers"),
-        (with_first(id=True), r"questions\[0\]: id is True"),
-        (with_first(id="q2"), r"questions\[1\]: id 'q2' repeats that of questions\[0\]"),
-        (with_first(meta={"when": object()}), r"questions\[0\].*cannot be written as JSON"),
-    ],
-)
-def test_bad_questions_are_named_before_anything_is_read(
-    tmp_path: pathlib.Path, questions: Any, fault: str, no_reader: None
-) -> None:
-    with pytest.raises(InputError, match=fault):
-        er.compare(**keys(tmp_path, questions=questions))
-    assert not (tmp_path / "api").exists()
+BAD_QUESTIONS = [
+    ([], "questions: there are none"),
+    (5, "questions: a int, not a list of mappings"),
+    (["who?", "where?", 7], r"questions\[0\]: a str, not a mapping"),
+    (renamed(question="query"), "no field question; they have id, query, answers"),
+    (pl.DataFrame(renamed(answers="gold")), "no field answers; they have id, question, gold"),
+    (with_first(answers=[]), r"questions\[0\] \(id 'q1'\): no answers"),
+    (with_first(answers=float("nan")), r"questions\[0\] \(id 'q1'\): no answers"),
+    (with_first(answers=[7]), r"questions\[0\] \(id 'q1'\): answers are \[7\]"),
+    (with_first(question=float("nan")), r"questions\[0\] \(id 'q1'\): question is None"),
+    (with_first(id=None), r"questions\[0\]: no id, though others have one"),
+    (with_first(id=7), "some ids are texts and some are numbers"),
+    (with_first(id=True), r"questions\[0\]: id is True"),
+    (with_first(id="q2"), r"questions\[1\]: id 'q2' repeats that of questions\[0\]"),
+    (with_first(meta={"when": object()}), r"questions\[0\].*cannot be written as JSON"),
+]
 
 
 def first_list(documents: Any) -> dict[str, Any]:
     return {"good": {**LISTS["good"], "q1": documents}}
 
 
-@pytest.mark.parametrize(
-    ("runs", "fault"),
-    [
-        (first_list("d1"), r"runs\['good'\]\['q1'\]: a str, not a list of documents"),
-        (
-            first_list([None]),
-            r"runs\['good'\]\['q1'\]\[0\]: a document is None, a NoneType; it must be an id",
-        ),
-        (
-            first_list(["d1", ("d2", [1])]),
-            r"\['q1'\]\[1\]: .* its second entry is neither a text nor a finite number",
-        ),
-        (first_list([("d1", float("inf"))]), "its second entry is neither a text nor a finite number"),
-        (first_list([{"id": "d1", "text": 7}]), "text is 7; it must be a string"),
-        (first_list([{"title": "Marn"}]), "neither an id nor a text in title"),
-        (first_list(["d1", "d1"]), "document 'd1' is in the list more than once"),
-        (first_list(["d99"]), "document 'd99' is not in the passages"),
-        ({"good": pl.DataFrame({"query_id": ["q1"], "document": ["d1"]})}, "no column doc_id, rank or score"),
-        ({"good": {"other": ["d1"]}}, "no query in common with the questions"),
-        ({"good": 7}, r"runs\['good'\]: a int, not a list of mappings"),
-        ([["d1"]], r"runs: a list; it must be a mapping of names"),
-        (
-            {3: {"q1": ["d1"]}},
-            r"runs: a mapping whose keys are not all strings; it must be a mapping of names",
-        ),
-        ({"good": [["d1"]]}, r"runs\['good'\]: a list of list; lists need the ids of their questions"),
-        ({"a/b": {"q1": ["d1"]}}, "runs: 'a/b' cannot be a file name"),
-        ({"..": {"q1": ["d1"]}}, "runs: '..' cannot be a file name"),
-        (first_list([("d1", 0.1), ("d2", 0.2), ("d3", 0.3)]), "scores rise with the rank in 1 of 1 lists"),
-    ],
-)
-def test_bad_runs_are_named_before_anything_is_read(
-    tmp_path: pathlib.Path, runs: Any, fault: str, no_reader: None
-) -> None:
-    with pytest.raises(InputError, match=fault):
-        er.compare(**keys(tmp_path, runs=runs))
+BAD_RUNS: list[tuple[Any, str]] = [
+    (first_list("d1"), r"runs\['good'\]\['q1'\]: a str, not a list of documents"),
+    (
+        first_list([None]),
+        r"runs\['good'\]\['q1'\]\[0\]: a document is None, a NoneType; it must be an id",
+    ),
+    (
+        first_list(["d1", ("d2", [1])]),
+        r"\['q1'\]\[1\]: .* its second entry is neither a text nor a finite number",
+    ),
+    (first_list([("d1", float("inf"))]), "its second entry is neither a text nor a finite number"),
+    (first_list([{"id": "d1", "text": 7}]), "text is 7; it must be a string"),
+    (first_list([{"title": "Marn"}]), "neither an id nor a text in title"),
+    (first_list(["d1", "d1"]), "document 'd1' is in the list more than once"),
+    (first_list(["d99"]), "document 'd99' is not in the passages"),
+    ({"good": pl.DataFrame({"query_id": ["q1"], "document": ["d1"]})}, "no column doc_id, rank or score"),
+    ({"good": {"other": ["d1"]}}, "no query in common with the questions"),
+    ({"good": 7}, r"runs\['good'\]: a int, not a list of mappings"),
+    ([["d1"]], r"runs: a list; it must be a mapping of names"),
+    (
+        {3: {"q1": ["d1"]}},
+        r"runs: a mapping whose keys are not all strings; it must be a mapping of names",
+    ),
+    ({"good": [["d1"]]}, r"runs\['good'\]: a list of list; lists need the ids of their questions"),
+    ({"a/b": {"q1": ["d1"]}}, "runs: 'a/b' cannot be a file name"),
+    ({"..": {"q1": ["d1"]}}, "runs: '..' cannot be a file name"),
+    (first_list([("d1", 0.1), ("d2", 0.2), ("d3", 0.3)]), "scores rise with the rank in 1 of 1 lists"),
+]
 
 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
+        *(({"questions": questions}, fault) for questions, fault in BAD_QUESTIONS),
+        *(({"runs": runs}, fault) for runs, fault in BAD_RUNS),
         ({"reader": titles}, r"Function\(titles, name=\"titles\", revision=\"1\"\)"),
         ({"reader": 7}, "reader: a int, not a reader"),
         ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key reader.modell. Did you mean reader.model"),
@@ -363,11 +348,12 @@ def test_bad_runs_are_named_before_anything_is_read(
         ({"passages": [{"doc_id": "d1"}]}, r"passages\[0\]: text is missing"),
     ],
 )
-def test_bad_arguments_are_named(
+def test_bad_arguments_are_named_before_anything_is_read(
     tmp_path: pathlib.Path, changes: dict[str, Any], fault: str, no_reader: None
 ) -> None:
     with pytest.raises(InputError, match=fault):
         er.compare(**keys(tmp_path, **changes))
+    assert "questions" not in changes or not (tmp_path / "api").exists()
 
 
 def test_equal_questions_stay_apart_by_their_ids(tmp_path: pathlib.Path) -> None:

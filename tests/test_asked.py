@@ -37,13 +37,8 @@ from erag_ray.support.errors import InputError
 
 RUNS = ("a", "b")
 DEPTHS = (1, 3)
-READER, JUDGE, PAGES, RULE, OUTSIDE = (
-    "erag",
-    "llm_relevance",
-    "provenance",
-    "contains_answer_dpr",
-    "test_asked:IS_RIGHT",
-)
+READER, JUDGE, PAGES = "erag", "llm_relevance", "provenance"
+RULE, OUTSIDE = "contains_answer_dpr", "test_asked:IS_RIGHT"
 
 
 def read(prompts: list[str]) -> list[str]:

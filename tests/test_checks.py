@@ -6,12 +6,11 @@ import dataclasses
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import polars as pl
 import pytest
 from gold import gold_of
+from scripts import ROOT, python
 from tiny import Tiny, compare, make_tables, table
 
 from erag_ray.analyses.columns import PER_QUERY
@@ -150,38 +149,22 @@ FORGETFUL = Annotator(
 
 @pytest.mark.long
 def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny) -> None:
-    root = pathlib.Path(__file__).parent.parent
     (tiny.folder / "mine.py").write_text(
         "from erag_ray.measures.scores import Score\n"
         "def half(output, answers):\n    return 0.5\n"
         "HALF = Score(name='half', function=half, binary=False, normalises=False)\n"
     )
-    config = tiny.config
     options = [
-        "--queries",
-        f"[{tiny.queries}]",
-        "--passages",
-        f"[{tiny.passages}]",
+        f"--queries=[{tiny.queries}]",
+        f"--passages=[{tiny.passages}]",
         "--out=out",
         "--cache_dir=store",
     ]
-    command = [sys.executable, str(root / "jobs" / "prepare.py"), *options, "--runs", json.dumps(config.runs)]
-
-    def start(score: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(root)}
-        return subprocess.run(
-            [*command, "--score", score],
-            cwd=tiny.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
-    taken = start("mine:HALF")
+    command = [ROOT / "jobs" / "prepare.py", *options, "--runs", json.dumps(tiny.config.runs)]
+    settings = {"cwd": tiny.folder, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    taken = python(*command, "--score", "mine:HALF", **settings)
     assert taken.returncode == 0, taken.stderr
-    refused = start("mine:half")
+    refused = python(*command, "--score", "mine:half", **settings)
     assert refused.returncode == 2
     assert "score 'mine:half' is a function, not an erag_ray.measures.scores.Score" in refused.stderr
 

@@ -256,14 +256,8 @@ def test_the_check_multiplies_on_each_gpu(
 
 JOB = "jobs/cluster/rayjob.yaml"
 # fields of KubeRay's RayJob and RayCluster (ray.io/v1) that the file may use: a typing error is not one of them
-SPEC = {
-    "entrypoint",
-    "backoffLimit",
-    "shutdownAfterJobFinishes",
-    "ttlSecondsAfterFinished",
-    "runtimeEnvYAML",
-    "rayClusterSpec",
-}
+ENDS = {"backoffLimit", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"}
+SPEC = {"entrypoint", "runtimeEnvYAML", "rayClusterSpec", *ENDS}
 GROUP = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
 
 

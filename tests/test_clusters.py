@@ -64,13 +64,10 @@ def tables_of(times: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     return framed(measured, PER_QUERY), framed(used, UTILITY), queries(*named)
 
 
-def clusters_of(asked: pl.DataFrame) -> pl.DataFrame:
-    return asked.select("query_id", cluster=pl.col("query_id").str.split("-").list.last())
-
-
 def test_a_question_asked_three_times_says_as_much_as_one() -> None:
     once, thrice = tables_of(1), tables_of(3)
-    plain, clustered = settings_of(), settings_of(clusters=clusters_of(thrice[2]))
+    names = thrice[2].select("query_id", cluster=pl.col("query_id").str.split("-").list.last())
+    plain, clustered = settings_of(), settings_of(clusters=names)
     for make in (means, comparisons):
         found, expected = make(*thrice, clustered), make(*once, plain)
         counts = ["num_queries", "num_needed"]

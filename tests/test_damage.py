@@ -345,20 +345,10 @@ class Probed:
         assert [answer["text"] for answer in first["handshake"]["answers"]] == ["ok"]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{",
-        "null",
-        "[]",
-        "7",
-        "{}",
-        '{"handshake": null, "base_url": 1}',
-        '{"handshake": {}, "base_url": []}',
-        "\xff",
-    ],
-)
+ODD_FACTS = ['{"handshake": null, "base_url": 1}', '{"handshake": {}, "base_url": []}']
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", "7", "{}", *ODD_FACTS, "\xff"])
 def test_damaged_facts_of_a_model_are_set_aside_and_recorded_again(
     tmp_path: pathlib.Path, content: str
 ) -> None:

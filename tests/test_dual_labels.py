@@ -26,22 +26,13 @@ from erag_ray.support.errors import InputError
 
 def qa(guid: str, question: str, *answers: str, impossible: bool = False) -> dict[str, Any]:
     texts = [{"text": answer, "answer_start": 0} for answer in answers]
-    return {
-        "guid": guid,
-        "question": question,
-        "answers": texts,
-        "is_impossible": impossible,
-        "question_type": 1,
-    }
+    given = {"guid": guid, "question": question, "answers": texts}
+    return {**given, "is_impossible": impossible, "question_type": 1}
 
 
 def article(title: str, context: str, *qas: dict[str, Any], source: str = "wikipedia") -> dict[str, Any]:
-    return {
-        "title": title,
-        "source": source,
-        "news_category": None,
-        "paragraphs": [{"context": context, "qas": list(qas)}],
-    }
+    paragraphs = [{"context": context, "qas": list(qas)}]
+    return {"title": title, "source": source, "news_category": None, "paragraphs": paragraphs}
 
 
 ARTICLES = [
@@ -117,18 +108,21 @@ def test_what_is_wrong_with_a_klue_file_is_named(klue: pathlib.Path, content: st
     assert any(named in problem for problem in diagnostics.errors)
 
 
-def test_an_article_without_a_title_is_no_page(klue: pathlib.Path) -> None:
-    klue.write_text('{"data": [{"title": " ", "paragraphs": [{"context": "b"}]}]}')
+@pytest.mark.parametrize(
+    ("title", "context", "named"),
+    [
+        (" ", "b", "title is ' '; it must be a string or a whole number"),
+        ("a", ["c"], "a paragraph of 'a' has the context ['c']; it must be a string"),
+    ],
+)
+def test_what_has_no_title_or_no_text_is_no_page(
+    klue: pathlib.Path, title: str, context: Any, named: str
+) -> None:
+    paragraphs = [{"context": "b"}, {"context": context}]
+    klue.write_text(json.dumps({"data": [{"title": title, "paragraphs": paragraphs}]}))
     diagnostics = Diagnostics()
     list(read_pages(str(klue), diagnostics))
-    assert diagnostics.errors == (f"{klue}:1: title is ' '; it must be a string or a whole number",)
-
-
-def test_a_paragraph_without_its_context_is_no_page(klue: pathlib.Path) -> None:
-    klue.write_text('{"data": [{"title": "a", "paragraphs": [{"context": "b"}, {"context": ["c"]}]}]}')
-    diagnostics = Diagnostics()
-    list(read_pages(str(klue), diagnostics))
-    assert diagnostics.errors == (f"{klue}:1: a paragraph of 'a' has the context ['c']; it must be a string",)
+    assert diagnostics.errors == (f"{klue}:1: {named}",)
 
 
 def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -195,17 +189,8 @@ def test_probabilities_by_hand() -> None:
     ]  # fmt: skip
     table = dual_probabilities(labels, 0.95)
     values = {(row["run_id"], row["probability"]): row for row in table.iter_rows(named=True)}
-    shares = {
-        name: values["one", name]["value"]
-        for name in ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc")
-    }
-    assert shares == {
-        "doc": 0.5,
-        "word": 0.5,
-        "doc_and_word": 0.25,
-        "doc_given_word": 0.5,
-        "word_given_doc": 0.5,
-    }
+    for name in ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc"):
+        assert values["one", name]["value"] == (0.25 if name == "doc_and_word" else 0.5)
     # Wilson's interval of 2 of 4, by its formula
     z = 1.959963984540054
     middle, half = (0.5 + z * z / 8) / (1 + z * z / 4), z * (0.25 / 4 + z * z / 64) ** 0.5 / (1 + z * z / 4)
@@ -236,14 +221,8 @@ def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
     made, published = label_twice(config, retrieve(config))
     assert rows_of_text(published)[0] == ("bm25_kiwi", "0.7025", "0.5447", "0.5342", "0.9809", "0.7605")
     assert published.columns == made.columns
-    assert tuple(column.name for column in made.columns) == (
-        "model",
-        "P(Doc)",
-        "P(Word)",
-        "P(Doc \u2229 Word)",
-        "P(Doc | Word)",
-        "P(Word | Doc)",
-    )
+    names = ", ".join(column.name for column in made.columns)
+    assert names == "model, P(Doc), P(Word), P(Doc \u2229 Word), P(Doc | Word), P(Word | Doc)"
     assert rows_of_text(made)[0][0] == "BM25"
     found = TableStore(config.out).read(DUAL_LABELS)
     assert dict(found.select("probability", "value").rows())["doc"] == 1.0

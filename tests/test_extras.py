@@ -7,11 +7,11 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import tomllib
 
 import pytest
 from quiet_ray import ENVIRONMENT
+from scripts import python
 from tiny import Tiny
 
 import erag_ray
@@ -93,14 +93,7 @@ class Copy:
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(self.folder)}
-        return subprocess.run(
-            [sys.executable, *command],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
+        return python(*command, cwd=self.folder, env=environment)
 
 
 @pytest.mark.long

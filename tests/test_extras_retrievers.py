@@ -34,14 +34,8 @@ WORDS = sorted(
 QUERIES = pl.DataFrame(
     {"query_id": list(QUESTIONS), "question": [question for question, _, _ in QUESTIONS.values()]}
 )
-LIBRARIES = (
-    "langchain-core",
-    "llama-index-core",
-    "llama-index-retrievers-bm25",
-    "haystack-ai",
-    "qdrant-client",
-    "lancedb",
-)
+LLAMA_INDEX = ("llama-index-core", "llama-index-retrievers-bm25")
+LIBRARIES = ("langchain-core", *LLAMA_INDEX, "haystack-ai", "qdrant-client", "lancedb")
 DEPTH = 3
 FOUND_BY_BM25 = 17
 """Documents that share a word with their question: two of one question, at least three of the others."""

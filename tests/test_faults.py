@@ -207,11 +207,15 @@ def notes(folder: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in folder.glob(f"responses/*/{NOTES}/*/*") if path.is_file()]
 
 
-@pytest.mark.parametrize("places", [[], [0], [99], [3, 50, 51]])
+@pytest.mark.parametrize(
+    ("word", "places"),
+    [("poison", []), ("poison", [0]), ("poison", [99]), ("poison", [3, 50, 51]), ("illegal", [3, 50])],
+)
 def test_a_request_that_ends_its_process_does_not_keep_the_others_from_being_read(
-    tmp_path: pathlib.Path, places: list[int]
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, word: str, places: list[int]
 ) -> None:
-    questions = [f"poison {number}" if number in places else f"question {number}" for number in range(100)]
+    exiting(monkeypatch)
+    questions = [f"{word} {number}" if number in places else f"question {number}" for number in range(100)]
     tries = attempts(tmp_path, pending(*questions))
     # at full speed, in a group, alone; then the next group and alone
     assert tries <= 1 + (2 * len(places) + 1 if places else 0)
@@ -221,6 +225,8 @@ def test_a_request_that_ends_its_process_does_not_keep_the_others_from_being_rea
     assert failed["question_key"].to_list() == places
     assert set(failed["error_kind"]) <= {"resource"}
     assert found["output"].null_count() == len(places)
+    if word == "illegal":
+        assert set(failed["error"]) == {f"its process ended twice while running this ({LOST})"}
     assert not notes(tmp_path)
 
 
@@ -247,20 +253,6 @@ def exiting(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Died
 
     monkeypatch.setattr(os, "_exit", leave)
-
-
-def test_a_lost_gpu_ends_the_process_and_not_the_job(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exiting(monkeypatch)
-    places = [3, 50]
-    questions = [f"illegal {number}" if number in places else f"question {number}" for number in range(100)]
-    assert attempts(tmp_path, pending(*questions)) <= 1 + 2 * len(places) + 1
-    found = stored(tmp_path).sort("question_key")
-    assert found["question_key"].to_list() == list(range(100))
-    failed = found.filter(pl.col("error").is_not_null())
-    assert failed["question_key"].to_list() == places
-    assert failed["error"].unique().to_list() == [f"its process ended twice while running this ({LOST})"]
 
 
 def test_what_was_answered_before_a_gpu_was_lost_is_kept(

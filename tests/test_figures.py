@@ -48,10 +48,12 @@ def frame(schema: TableSchema, rows: Sequence[Row], **constant: object) -> pl.Da
     return table
 
 
+OF_MEANS: Row = {"dataset": "d", "reader": "R", "score": "em", "annotator": "end_to_end", "measure": "em"}
+OF_MEANS |= {"ideal": "any", "num_queries": 4, "num_dropped": 0}
+
+
 def means_of(rows: Sequence[Row]) -> pl.DataFrame:
-    constant = {"dataset": "d", "reader": "R", "score": "em", "annotator": "end_to_end", "measure": "em"}
-    constant |= {"cutoff": 0, "ideal": "any", "num_queries": 4, "num_dropped": 0}
-    return frame(MEANS, rows, **constant)
+    return frame(MEANS, rows, cutoff=0, **OF_MEANS)
 
 
 def mean(run: str, depth: int, value: float | None, **more: object) -> Row:
@@ -154,14 +156,7 @@ def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) ->
             }
             for a, b, depth, value, p in rows
         ],
-        dataset="d",
-        reader="R",
-        score="em",
-        annotator="end_to_end",
-        measure="em",
-        ideal="any",
-        num_queries=4,
-        num_dropped=0,
+        **OF_MEANS,
     )
 
 
@@ -199,14 +194,8 @@ def test_the_gain_of_the_best_run_leaves_out_what_is_not_judged() -> None:
 def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:
     draw, count = random.Random(1), 1003
     columns = {run: [draw.random() for _ in range(count)] for run in "AB"}
-    questions = frame(
-        QUERIES,
-        [{"query_id": f"q{n}"} for n in range(count)],
-        dataset="d",
-        question="?",
-        answers=["a"],
-        score="em",
-    )
+    constant = {"dataset": "d", "question": "?", "answers": ["a"], "score": "em"}
+    questions = frame(QUERIES, [{"query_id": f"q{n}"} for n in range(count)], **constant)
     tables = {"utility": utility_of(columns), "queries": questions}
     bars = data_of(figure_of(gain_by_question, scope("A", "B"), **tables))
     assert len(bars) == MAX_BARS
@@ -249,13 +238,7 @@ def correlations_of(values: dict[tuple[str, str, str], float | None], **more: ob
         }
         for (annotator, measure, run), value in values.items()
     ]
-    constant: dict[str, object] = {
-        "dataset": "d",
-        "reader": "R",
-        "score": "em",
-        "over": "queries",
-        "depth": 2,
-    }
+    constant = {"dataset": "d", "reader": "R", "score": "em", "over": "queries", "depth": 2}
     constant |= {"cutoff": 2, "ideal": "any", "statistic": "kendall_tau_b", "num_queries": 4, "num_runs": 1}
     return frame(CORRELATIONS, rows, **{**constant, "num_dropped": 0, "num_varied": 20, **more})
 
@@ -363,18 +346,14 @@ def test_cost_is_not_drawn_where_all_labels_cost_the_same_or_nothing_is_known_of
 
 
 def test_figure_1_has_a_line_for_each_annotator_and_a_panel_for_each_dataset() -> None:
-    curves = pl.DataFrame(
-        {
-            "dataset": ["d", "d", "e", "e"],
-            "annotator": ["erag", "erag", "provenance", "provenance"],
-            "measure": ["P", "P", "AP", "AP"],
-            "depth": [1, 10, 1, 10],
-            "value": [0.1, 0.2, None, 0.4],
-            "low": [0.0, 0.1, None, 0.3],
-            "high": [0.2, 0.3, None, 0.5],
-            "num_queries": [4, 4, 4, 4],
-        }
-    )
+    values = [
+        ("d", "erag", "P", 1, 0.1, 0.0, 0.2),
+        ("d", "erag", "P", 10, 0.2, 0.1, 0.3),
+        ("e", "provenance", "AP", 1, None, None, None),
+        ("e", "provenance", "AP", 10, 0.4, 0.3, 0.5),
+    ]
+    names = ["dataset", "annotator", "measure", "depth", "value", "low", "high"]
+    curves = pl.DataFrame(values, schema=names, orient="row").with_columns(num_queries=4)
     figure, _ = figure_1(curves, "bm25 <b>", "kendall_tau_b")
     assert isinstance(figure, Figure)
     rows = [(row["dataset"], row["annotator"], row["documents"], row["value"]) for row in data_of(figure)]
@@ -384,18 +363,9 @@ def test_figure_1_has_a_line_for_each_annotator_and_a_panel_for_each_dataset() -
 
 
 def test_readers_are_compared_in_a_panel_for_each_dataset_and_run() -> None:
-    rows = pl.DataFrame(
-        {
-            "dataset": ["d", "d"],
-            "run_id": ["A", "A"],
-            "measure": ["P", "P"],
-            "reader": ["small", "large"],
-            "value": [0.1, 0.2],
-            "low": [0.0, 0.1],
-            "high": [0.2, 0.3],
-            "num_queries": [4, 4],
-        }
-    )
+    values = [("d", "A", "P", "small", 0.1, 0.0, 0.2), ("d", "A", "P", "large", 0.2, 0.1, 0.3)]
+    names = ["dataset", "run_id", "measure", "reader", "value", "low", "high"]
+    rows = pl.DataFrame(values, schema=names, orient="row").with_columns(num_queries=4)
     figure, _ = agreement_of_readers(rows, "Figure 2, 50 documents", "kendall_tau_b")
     assert isinstance(figure, Figure)
     assert [(row["reader"], row["lists"], row["value"]) for row in data_of(figure)] == [

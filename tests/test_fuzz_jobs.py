@@ -152,18 +152,9 @@ threshold: 0.5
 out: results/job
 """
 KEYS = [
-    "depth",
-    "queries",
-    "runs.x",
-    "reader.kind",
-    "reader.model",
-    "cutoffs",
-    "threshold",
-    "seed",
-    "out",
-    "score",
+    "depth", "queries", "runs.x", "reader.kind", "reader.model", "cutoffs", "threshold", "seed", "out", "score",
     "nokey",
-]
+]  # fmt: skip
 VALUES = [
     "", "0", "-1", "5", "1e3", "1e400", "nan", ".nan", ".inf", "null", "[", "[]", "[1, [2]]", "{a: b}", "{", "true",
     "&a [*a]", "*a", "!!python/object:os.system x", "9" * 5000, "\x1b[2J", "\udce9", "[" * 2000,

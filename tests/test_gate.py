@@ -14,7 +14,8 @@ import polars as pl
 import pyarrow.fs as pafs
 import pytest
 import rich.console
-from conftest import read_here
+import yaml
+from conftest import ROOT, finish
 from several_datasets import three
 from tiny import RunJob, Tiny, make_tables
 from towns import towns
@@ -40,10 +41,7 @@ PASSES = {"baseline_run": "half", "candidate_run": "good"}
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """A finished comparison of four runs over 40 questions."""
     tiny = towns(tmp_path_factory.mktemp("finished"), RIGHT, NUM_QUESTIONS)
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(tiny)
-    return tiny
+    return finish(tiny, make_tables)
 
 
 @pytest.fixture
@@ -250,9 +248,8 @@ def test_two_datasets_are_decided_one_by_one(
     other: TableStore, runs: tuple[str, str], verdicts: list[str], whole: str
 ) -> None:
     in_two_datasets(other, "easy", 20, "hard")
-    found = gating.compare(
-        GateConfig(baseline=other.folder.root, baseline_run=runs[0], candidate_run=runs[1])
-    )
+    first, second = runs
+    found = gating.compare(GateConfig(baseline=other.folder.root, baseline_run=first, candidate_run=second))
     assert list(found.decisions) == ["easy", "hard"]
     assert [one.verdict for one in found.decisions.values()] == verdicts
     assert found.verdict == whole
@@ -270,9 +267,8 @@ def test_each_dataset_has_its_score_and_too_few_questions_settle_nothing(
 ) -> None:
     tiny = three(tmp_path)
     make_tables(tiny)
-    found = gating.compare(
-        GateConfig(baseline=tiny.config.out, baseline_run="bm25", candidate_run="bm25_lead")
-    )
+    runs = {"baseline_run": "bm25", "candidate_run": "bm25_lead"}
+    found = gating.compare(GateConfig(baseline=tiny.config.out, **runs))
     assert list(found.decisions) == ["fever", "nq", "wow"]
     assert {one.num_questions for one in found.decisions.values()} == {4, 6}
     assert {one.verdict for one in found.decisions.values()} == {"not settled"}
@@ -284,25 +280,18 @@ def test_each_dataset_has_its_score_and_too_few_questions_settle_nothing(
 def test_the_tiny_comparison_from_the_job_to_the_gate(
     job: RunJob, compared: Tiny, tmp_path: pathlib.Path
 ) -> None:
-    code, _, comment = run_gate(
-        job, tmp_path, baseline=compared.config.out, baseline_run="good", candidate_run="bad"
-    )
+    keys = {"baseline": compared.config.out, "baseline_run": "good", "candidate_run": "bad"}
+    code, _, comment = run_gate(job, tmp_path, **keys)
     assert code == 4
     assert "-0.667" in comment
     assert "6 questions; about 10 would be needed" in comment
-    code, _, comment = run_gate(
-        job, tmp_path, baseline=compared.config.out, baseline_run="good", candidate_run="bad", depth=1
-    )
+    code, _, comment = run_gate(job, tmp_path, **keys, depth=1)
     assert code == 4
     assert "1 document: not settled" in comment
     assert "-1.000" in comment
 
 
 # --- what may differ ---
-
-
-def reader_with(**settings: object) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
-    return lambda config: {**config, "reader": {**config["reader"], **settings}}
 
 
 @pytest.mark.parametrize(
@@ -318,7 +307,7 @@ def reader_with(**settings: object) -> Callable[[dict[str, Any]], Mapping[str, A
 def test_another_reader_or_prompt_must_be_named(
     out: str, other: TableStore, change: dict[str, object], kind: str, text: str
 ) -> None:
-    reseal(other, UTILITY, config=reader_with(**change))
+    reseal(other, UTILITY, config=lambda config: {**config, "reader": {**config["reader"], **change}})
     keys = {"baseline": out, "candidate": other.folder.root, **PASSES}
     assert refusal(**keys).splitlines()[1:] == [
         f"  - {kind}: the {kind} differs and allow_changes does not name it ({text}). If that is what you compare, "
@@ -484,7 +473,7 @@ def test_a_baseline_of_an_older_version_without_a_column_is_refused(
     key = tuple(name for name in schema.key if name != "score")
     old = TableSchema(name=schema.name, columns=table.to_arrow().schema, key=key)
     for one in (UTILITY, MEANS):
-        reseal_without_sources(other, one)
+        other.write(other.read(one), one, config=other.manifest(one)["config"])
     other.write(table, old, config=config)
     text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
     assert (
@@ -492,10 +481,6 @@ def test_a_baseline_of_an_older_version_without_a_column_is_refused(
         in text
     )
     assert "Run erag-ray compare again" in text
-
-
-def reseal_without_sources(store: TableStore, schema: TableSchema) -> None:
-    store.write(store.read(schema), schema, config=store.manifest(schema)["config"])
 
 
 @pytest.mark.parametrize(
@@ -586,20 +571,14 @@ def test_values_out_of_range_are_refused(key: str, value: object, message: str) 
 
 
 def test_the_example_config_names_the_demos_folder() -> None:
-    import yaml
-
-    root = pathlib.Path(__file__).parents[1]
-    config = GateConfig(**yaml.safe_load((root / "jobs" / "gate" / "gate.yaml").read_text()))
-    demo = yaml.safe_load((root / "jobs" / "demo" / "compare.yaml").read_text())
+    config = GateConfig(**yaml.safe_load((ROOT / "jobs" / "gate" / "gate.yaml").read_text()))
+    demo = yaml.safe_load((ROOT / "jobs" / "demo" / "compare.yaml").read_text())
     assert config.baseline == demo["out"]
     assert {config.baseline_run, config.candidate_run} <= set(demo["runs"])
 
 
 def test_the_example_workflow_trusts_no_pull_request() -> None:
-    import yaml
-
-    root = pathlib.Path(__file__).parents[1]
-    workflow = yaml.safe_load((root / "jobs" / "gate" / "github-actions.yaml").read_text())
+    workflow = yaml.safe_load((ROOT / "jobs" / "gate" / "github-actions.yaml").read_text())
     steps = workflow["jobs"]["gate"]["steps"]
     commands = {step["run"]: step for step in steps if "run" in step}
     assert any("erag-ray gate" in command for command in commands)

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tiny import Tiny, compare, tables_text
+from tiny import QUESTIONS, Tiny, compare, tables_text
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
@@ -95,14 +95,7 @@ def test_a_reader_is_asked_only_for_what_is_not_given(compared: Tiny, reads_here
 
 
 def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
-    answers = {
-        "q1": "Ada Brunner",
-        "q2": "Orla",
-        "q3": "1874",
-        "q4": "Ida Holm",
-        "q5": "copper",
-        "q6": "Varn",
-    }
+    answers = {name: answer for name, (_, answer, _) in QUESTIONS.items()}
     records = [
         {"query_id": name, "system": "right", "output": text, "id": 7, "seconds": int(name[1:]) / 10}
         for name, text in answers.items()

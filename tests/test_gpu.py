@@ -46,13 +46,6 @@ SEED = 3
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
-    return {"fid": t5, "ipa": t5, "causal": causal}
-
-
-@pytest.fixture(scope="module")
 def t5_small(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A random model of T5-small's shape, whose outputs differ from text to text."""
     return invented.write_model(tmp_path_factory.mktemp("t5-small"), SEED)

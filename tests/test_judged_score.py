@@ -70,11 +70,8 @@ def triple_of(asked: Asked) -> Triple | None:
     found = SHOWN.search(asked.prompt)
     if found is None:
         return None
-    return (
-        found["question"],
-        tuple(re.findall("Accepted answer: (.*)\n", found["gold_answers"])),
-        found["output"],
-    )
+    gold_answers = re.findall("Accepted answer: (.*)\n", found["gold_answers"])
+    return found["question"], tuple(gold_answers), found["output"]
 
 
 def word(triple: Triple) -> str:
@@ -221,14 +218,11 @@ def assert_counted(judged: Tiny) -> None:
     given = {
         (SINGLE_DOCUMENT, 1): {(query, (doc,)) for query, doc in PAIRS},
         (NO_PASSAGES, 0): {(query, ()) for query in QUESTIONS},
-        (END_TO_END, 1): {
-            (query, tuple(list_of(run, query, depth))) for run, query, depth in LISTS if depth == 1
-        },
-        (END_TO_END, 3): {
-            (query, tuple(list_of(run, query, depth))) for run, query, depth in LISTS if depth == 3
-        },
         (GOLD_PASSAGES, 3): {(query, tuple(docs)) for query, docs in GOLD.items() if docs},
     }
+    for depth in (1, 3):
+        lists_of = {(query, tuple(list_of(run, query, k))) for run, query, k in LISTS if k == depth}
+        given[END_TO_END, depth] = lists_of
     names = ("num_correct", "num_incorrect", "num_abstained", "num_unusable", "num_not_asked")
     said = ("CORRECT", "**Incorrect**", "Grade: ABSTAINED.", "Hard to say", "")
     found = {(row["kind"], row["depth"]): row for row in rows}
@@ -399,7 +393,8 @@ def test_a_dry_run_says_at_most_how_much_is_asked_and_asks_nothing(
     spent = TableStore(f"{priced.config.out}/compare_judge").read(COSTS)["price"].item()
     code, said = job("compare", dry)
     assert code == 0, said
-    assert f"at most: {judge_id(priced)}: answer_judge, outputs: {asked} in total, {asked} unique" in said
+    (name,) = TableStore(f"{priced.config.out}/compare_judge").read(COSTS)["model"]
+    assert f"at most: {name}: answer_judge, outputs: {asked} in total, {asked} unique" in said
     assert f"{asked} cached, 0 new" in said
     assert table(priced, LABELS).height
     # what is read now may give outputs that are new, and what was read is known
@@ -411,11 +406,6 @@ def test_a_dry_run_says_at_most_how_much_is_asked_and_asks_nothing(
     }
     assert f"{asked} cached, {len(fresh - seen)} new" in said
     assert spent > 0
-
-
-def judge_id(tiny: Tiny) -> str:
-    (name,) = TableStore(f"{tiny.config.out}/compare_judge").read(COSTS)["model"]
-    return str(name)
 
 
 def bound(said: str) -> tuple[int, int]:
@@ -678,14 +668,8 @@ def test_the_plain_prompt_has_examples_of_every_judgement(
 
 
 def test_many_outputs_without_a_judgement_are_a_warning() -> None:
-    row = {
-        "dataset": "d",
-        "reader": "r",
-        "kind": "end_to_end",
-        "depth": 5,
-        "num_outputs": 100,
-        "num_unusable": 2,
-    }
+    list_of_five = {"dataset": "d", "reader": "r", "kind": "end_to_end", "depth": 5}
+    row = {**list_of_five, "num_outputs": 100, "num_unusable": 2}
     (note,) = warn_of_judgements(results(judgements=pl.DataFrame([row])))
     assert note.text.startswith("d, first 5 documents: 2.0% of the outputs have no judgement")
     for few in ({"num_unusable": 1}, {"num_outputs": 10}):

@@ -6,15 +6,13 @@ import dataclasses
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import polars as pl
 import pytest
 import yaml
-from conftest import read_here
-from guides import ROOT
-from heavy_packages import HEAVY
+from conftest import finish
+from heavy_packages import HEAVY, job_without
+from scripts import python
 from tiny import PASSAGES, QUESTIONS, Tiny, make_tables, write_tiny
 
 from erag_ray.config.reader import ReaderConfig
@@ -56,9 +54,7 @@ def expected_rows(num_negatives: int) -> set[tuple[str, ...]]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """The tiny comparison, finished; its inputs are gone."""
     tiny = write_tiny(tmp_path_factory.mktemp("finished"))
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(tiny)
+    finish(tiny, make_tables)
     for path in (tiny.queries, tiny.passages):
         path.unlink()
     return tiny
@@ -174,32 +170,15 @@ def test_stale_and_missing_tables_are_refused_and_nothing_is_written(
     assert not out.exists()
 
 
-WITHOUT_HEAVY = f"""
-import runpy, sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {sorted({*HEAVY, "datasets"})!r}:
-            raise ModuleNotFoundError("No module named " + repr(name), name=name)
-
-sys.meta_path.insert(0, Refuse())
-sys.argv = ["jobs/export.py", *sys.argv[1:]]
-runpy.run_path("jobs/export.py", run_name="__main__")
-"""
-
-
 def test_the_job_needs_neither_ray_nor_torch_nor_datasets(finished: Tiny, tmp_path: pathlib.Path) -> None:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", WITHOUT_HEAVY, "--out", str(tmp_path), *words]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
-
-    done = run("--job", finished.config.out)
+    start = ["-c", job_without({*HEAVY, "datasets"}, "export"), "--out", tmp_path]
+    done = python(*start, "--job", finished.config.out)
     assert done.returncode == 0, done.stderr
     assert re.search(
         r"labels: \d+; training rows: 6; questions left out of the training data: 0", done.stderr
     )
     assert rows_of(tmp_path, "training").height == 6
-    wrong = run("--job", finished.config.out, "--num_negatives", "9")
+    wrong = python(*start, "--job", finished.config.out, "--num_negatives", "9")
     assert wrong.returncode == 2
     assert "(at most 3). Set num_negatives to at most 3" in wrong.stderr
     assert "Traceback" not in wrong.stderr

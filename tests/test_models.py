@@ -33,12 +33,6 @@ each_model = pytest.mark.parametrize(
 ECHO = models.form_for("echo", max_new_tokens=50)
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    return {"fid": t5, "ipa": t5, "causal": models.causal_folder(tmp_path_factory.mktemp("causal"))}
-
-
 def made(kind: str, settings: dict[str, Any], num: int = 70) -> tuple[Form, list[Request]]:
     """The form of a case's requests, and some of them."""
     form = models.form_for(kind, **settings)

@@ -35,11 +35,6 @@ GEMMA = {
 }
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return models.causal_folder(tmp_path_factory.mktemp("causal"))
-
-
 def unloaded(folder: str) -> Any:
     return make_model(ReaderConfig(kind="causal", model=folder))
 

@@ -51,10 +51,8 @@ Expected = dict[str, list[tuple[str, int]]]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
-    return {kind: models.loaded(kind, causal if kind == "causal" else t5) for kind in KINDS}
+def loaded(folders: dict[str, str]) -> Loaded:
+    return {kind: models.loaded(kind, folders[kind]) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
@@ -188,19 +186,9 @@ def test_one_large_batch_does_not_make_all_that_follow_small(
 
 # --- what a batch takes ---
 
-SCALED = {
-    "hidden_size": 256,
-    "intermediate_size": 896,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-}
+HEADS = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32}
+SCALED = {"hidden_size": 256, "intermediate_size": 896, **HEADS}
 """Llama-3-8B's shape, at a sixteenth of its width."""
-
-
-def long_requests(form: Form) -> list[Request]:
-    answers = ("the bridge", "Graz") if form.method == "loglikelihood" else ()
-    return [Request(form, "Who built it?", (Passage("T", "river hills " * 200),), answers)] * 8
 
 
 @pytest.mark.long
@@ -214,7 +202,9 @@ def test_the_estimate_of_a_causal_batch_is_its_peak_and_a_little_more(
     folder = models.causal_folder(tmp_path, num_hidden_layers=layers, **SCALED)
     model = models.loaded("causal", folder, dtype=dtype)
     form = models.form_for("causal", asked, max_new_tokens=new_tokens, num_examples=1, max_prompt_tokens=256)
-    prompts = model.render(long_requests(form))
+    answers = ("the bridge", "Graz") if asked is GOLD_LIKELIHOOD else ()
+    request = Request(form, "Who built it?", (Passage("T", "river hills " * 200),), answers)
+    prompts = model.render([request] * 8)
     compute = model.loglikelihood if asked is GOLD_LIKELIHOOD else model.generate
     compute(prompts[:1])  # reads the shared start, which stays
     with HeldMemory() as held:

@@ -161,12 +161,8 @@ def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
     compared: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebook = import_script("notebooks/fewer_readings.py")
-    for name, value in {
-        "NUM_SETS": 5,
-        "NUM_ORDERS": 5,
-        "SHARES": (0.5, 1.0),
-        "STOPPING_SHARES": (1.0,),
-    }.items():
+    shares = {"SHARES": (0.5, 1.0), "STOPPING_SHARES": (1.0,)}
+    for name, value in {"NUM_SETS": 5, "NUM_ORDERS": 5, **shares}.items():
         monkeypatch.setattr(notebook, name, value)
     notebook.main(compared.folder / "shown", [f"{compared.config.out}:3"])
     lines = (compared.folder / "shown" / "fewer_readings.md").read_text().splitlines()
@@ -204,13 +200,8 @@ def test_made_documents_of_a_world_are_what_they_are_called(task: str) -> None:
 def test_made_documents_of_a_file_have_answers_of_the_same_kind(tmp_path: pathlib.Path) -> None:
     notebook = import_script("notebooks/harm.py")
     questions, passages = tmp_path / "questions.jsonl", tmp_path / "passages.jsonl"
-    asked = {
-        "q1": ("Ada Brunner", "p1"),
-        "q2": ("Ida Holm", "p2"),
-        "q3": ("1874", "p3"),
-        "q4": ("1901", "p4"),
-    }
-    questions.write_text("".join(kilt_line(name, "who or when?", *rest) for name, rest in asked.items()))
+    answers = enumerate(["Ada Brunner", "Ida Holm", "1874", "1901"], 1)
+    questions.write_text("".join(kilt_line(f"q{n}", "who or when?", text, f"p{n}") for n, text in answers))
     texts = {
         "p1": ["Ada Brunner came. ADA BRUNNER left! Adam stayed.", "Nobody else."],
         "p2": ["no Ida Holmes"],
@@ -243,16 +234,8 @@ def test_harm_is_measured_on_documents_of_which_it_is_known(
     notebook.main(tmp_path / "all", sources, reader, 6)
     text = (tmp_path / "all" / "harm.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    head = [
-        "documents",
-        "number",
-        "gain",
-        "gain, answered",
-        "difference",
-        "margin over none",
-        "gain_likelihood",
-    ]
-    assert rows[0] == head
+    head = "documents|number|gain|gain, answered|difference|margin over none|gain_likelihood"
+    assert "|".join(rows[0]) == head
     assert [row[0] for row in rows] == ["documents", *notebook.KINDS] * 2
     # the reader answers no question by heart, and gain finds no harm
     assert [(row[2].split(" ")[0], row[3]) for row in rows[1:5]] == [("0.0%", "-")] * 4

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from crashes import ROOT, environment
 from object_store import KEY, SECRET, Server
+from scripts import python
 from tiny import Tiny, compare, job_command, passage_line
 
 from erag_ray.analyses.means import MEANS
@@ -395,8 +396,7 @@ def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
 @pytest.mark.cluster
 def test_a_job_that_touches_no_disk(tiny: Tiny, s3: str, reads_here: list[int]) -> None:
     there = dataclasses.replace(copied(tiny.config, s3), out=f"{s3}/out of it/\u00fc")
-    command = job_command(there, tiny.folder)
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=200)
+    done = python(*job_command(there, tiny.folder)[1:], env=environment())
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert f"Report: {there.out}/report.md" in done.stdout

@@ -11,17 +11,16 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
 import pytest
-from crashes import ROOT, environment
+from crashes import environment
 from fuzzing import tried
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import python
 from tiny import Tiny, job_command, write_tiny
 
 from erag_ray.cli import jobs
@@ -305,14 +304,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_what_sigkill_leaves_is_gone_after_the_next_job(tiny: Tiny, num_writes: int) -> None:
     files = put(tiny.folder, [("", "notes.txt"), ("_unfinished", "mine")])
     config = dataclasses.replace(tiny.config, num_readers=0, write_every_seconds=0.0)
-    process = subprocess.run(
-        [sys.executable, "-c", KILLED, str(num_writes), *job_command(config, tiny.folder)[1:]],
-        cwd=ROOT,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    process = python("-c", KILLED, num_writes, *job_command(config, tiny.folder)[1:], env=environment())
     assert process.returncode == -signal.SIGKILL, process.stderr
     out, store = out_of(tiny, "compare"), pathlib.Path(tiny.config.cache_dir)
     assert list((out / "_leases").iterdir())

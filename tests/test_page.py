@@ -7,14 +7,13 @@ import gzip
 import json
 import pathlib
 import re
-import subprocess
-import sys
 from typing import Any
 
 import polars as pl
 import pytest
 from made_up_folder import READER, Size, write_folder
 from page_reports import HOSTILE, report_of
+from scripts import python
 
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
@@ -173,19 +172,8 @@ def test_disagreement_and_harm_are_counted_by_document(folder: TableStore) -> No
     assert questions.num_harmful[3] == (labels["gain"] < 0).sum() > 0
 
 
-TABLES = (
-    QUERIES,
-    RUNS,
-    CORPUS,
-    GOLD,
-    PROVENANCE,
-    LABELS,
-    UTILITY,
-    DOCUMENT_OUTPUTS,
-    LIST_OUTPUTS,
-    CELLS,
-    SLICES,
-)
+OF_JOB = (LABELS, UTILITY, DOCUMENT_OUTPUTS, LIST_OUTPUTS, CELLS, SLICES)
+TABLES = (QUERIES, RUNS, CORPUS, GOLD, PROVENANCE, *OF_JOB)
 
 
 @pytest.mark.long
@@ -373,9 +361,7 @@ print(status.partition("VmHWM:")[2].split()[0])
 def peak_of(out: pathlib.Path) -> int:
     """Bytes that a process needs at most to write a folder's page."""
     code = PEAK.format(tests=str(pathlib.Path(__file__).parent / "helpers"), out=str(out))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200
-    )
+    done = python("-c", code, check=True)
     return int(done.stdout) * 1024
 
 

@@ -7,7 +7,7 @@ import pathlib
 
 import polars as pl
 import pytest
-from conftest import read_here
+from conftest import finish
 from tiny import Tiny, make_tables, table
 from towns import towns
 
@@ -36,6 +36,7 @@ PERFECT = {"right": "Person {n} lives in town {n}", "wrong": "nobody lives in to
 """Texts that contain the answer exactly where the reader, which reads titles, gives it."""
 USELESS = dict.fromkeys(PERFECT, "Person {n} lives in town {n}")
 CONTAINS = "contains_answer_dpr"
+JUDGED = {"judge": JudgeConfig(kind="causal", model="a", num_queries=100), "reader_queries": NUM_READ}
 CHEAP = ReaderConfig(kind="echo", max_new_tokens=3)
 
 
@@ -43,10 +44,7 @@ def job(folder: pathlib.Path, texts: dict[str, str] = PERFECT, **keys: object) -
     """A finished comparison of two runs."""
     tiny = towns(folder, RIGHT, NUM_QUESTIONS, texts)
     tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=["erag", CONTAINS], **keys)
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(tiny)
-    return tiny
+    return finish(tiny, make_tables)
 
 
 @pytest.fixture(scope="module")
@@ -106,32 +104,16 @@ def test_the_note_on_the_sample_is_that_of_the_last_job(tmp_path: pathlib.Path) 
     for count, notes in ((60, ["60 of 200"]), (90, ["90 of 200"]), (None, [])):
         tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT)
         tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=[CONTAINS], reader_queries=count)
-        with pytest.MonkeyPatch.context() as patch:
-            read_here(patch)
-            make_tables(tiny)
+        finish(tiny, make_tables)
         shown = [note for note in load(tiny.config.out).notes if "reader_queries" in note]
         assert [note.split(" questions")[0].removeprefix("the reader answers ") for note in shown] == notes
-
-
-def test_a_judge_of_a_sample_is_no_auxiliary(tmp_path: pathlib.Path) -> None:
-    # the judge's sample would hold the questions that the reader answers
-    tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT).with_config(
-        annotators=["erag", "llm_relevance"],
-        judge=JudgeConfig(kind="causal", model="a", num_queries=100),
-        reader_queries=NUM_READ,
-        auxiliary="llm_relevance",
-    )
-    with pytest.raises(InputError, match=r"llm_relevance must label all.*; leave judge\.num_queries out"):
-        prepare(tiny.config)
 
 
 def test_a_job_without_an_auxiliary_has_no_table_of_it(perfect: Tiny, tmp_path: pathlib.Path) -> None:
     tiny = job(tmp_path, reader_queries=NUM_READ, auxiliary=CONTAINS)
     assert TableStore(tiny.config.out).is_sealed(AUXILIARY_MEANS)
     again = tiny.with_config(auxiliary=None)
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(again)
+    finish(again, make_tables)
     assert not TableStore(tiny.config.out).is_sealed(AUXILIARY_MEANS)
     (row,) = table(again, MEANS, annotator="end_to_end", run_id="good").to_dicts()
     assert row["mean"] == pytest.approx(table(again, UTILITY, run_id="good")["value"].mean())
@@ -143,9 +125,7 @@ def test_a_cheap_reader_labels_all_questions(whole: Tiny, tmp_path: pathlib.Path
     tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, USELESS).with_config(depth=1, end_to_end_depths=[1])
     sample = {"reader_queries": NUM_READ, "auxiliary": "erag_auxiliary", "auxiliary_reader": cheap}
     tiny = tiny.with_config(annotators=annotators, **sample)
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(tiny)
+    finish(tiny, make_tables)
     # the echo reader writes no more than a title, so both readers agree
     for run, right in RIGHT.items():
         (row,) = table(tiny, MEANS, annotator="end_to_end", run_id=run).to_dicts()
@@ -183,10 +163,8 @@ def test_a_gate_passes_a_sample_of_which_nothing_changed(perfect: Tiny, tmp_path
         perfect.with_config(out=str(tmp_path / str(count)), reader_queries=count)
         for count in (NUM_READ, NUM_READ + 1)
     )
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(same)
-        make_tables(other)
+    for one in (same, other):
+        finish(one, make_tables)
     keys = {"baseline": perfect.config.out, "baseline_run": "half", "candidate_run": "half"}
     first, second = (
         gating.compare(GateConfig(candidate=one.config.out, **keys))  # type: ignore[arg-type]
@@ -236,9 +214,18 @@ def test_a_config_that_cannot_be_is_refused(keys: dict[str, object], message: st
             {"annotators": ["erag_auxiliary"], "auxiliary_reader": ReaderConfig(kind="echo")},
             "is the reader itself",
         ),
+        # the judge's sample would hold the questions that the reader answers
+        (
+            {"annotators": ["erag", "llm_relevance"], "auxiliary": "llm_relevance", **JUDGED},
+            r"llm_relevance must label all.*; leave judge\.num_queries out",
+        ),
+        (
+            {"annotators": ["erag", CONTAINS], "reader_queries": NUM_READ, "auxiliary": "erag"},
+            f"auxiliary: erag asks the reader.*such as {CONTAINS}",
+        ),
     ],
 )
-def test_an_auxiliary_reader_that_cannot_be_is_refused(
+def test_an_auxiliary_that_cannot_be_is_refused(
     tmp_path: pathlib.Path, keys: dict[str, object], message: str
 ) -> None:
     tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT).with_config(**keys)
@@ -251,10 +238,3 @@ def test_an_annotator_that_lacks_its_auxiliary_reader_is_refused() -> None:
     assert check_reader(config, {}) == [
         "auxiliary_reader: erag_auxiliary and the like need it; set auxiliary_reader.kind and .model"
     ]
-
-
-def test_an_auxiliary_that_asks_the_reader_is_refused_by_name(tmp_path: pathlib.Path) -> None:
-    tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT)
-    tiny = tiny.with_config(annotators=["erag", CONTAINS], reader_queries=NUM_READ, auxiliary="erag")
-    with pytest.raises(InputError, match=f"auxiliary: erag asks the reader.*such as {CONTAINS}"):
-        prepare(tiny.config)

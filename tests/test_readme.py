@@ -167,14 +167,8 @@ def run(command: str, clone: pathlib.Path) -> str:
 
 def test_the_guides_have_commands_and_all_make_targets_exist() -> None:
     assert len(job_commands()) > 25
-    assert set(files_of("yaml")) == {
-        "mine.yaml",
-        "nq.yaml",
-        "retrieval.yaml",
-        "brief.yaml",
-        "squad.yaml",
-        "chunks.yaml",
-    }
+    names = ("mine", "nq", "retrieval", "brief", "squad", "chunks")
+    assert set(files_of("yaml")) == {f"{name}.yaml" for name in names}
     targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"^make ([\w-]+)", "\n".join(blocks("bash")), re.MULTILINE)
     assert named

@@ -7,18 +7,17 @@ import io
 import itertools
 import pathlib
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 
 import polars as pl
 import pytest
 import rich.console
-from conftest import read_here
+from conftest import finish
 from evaluated import measured, numbered, used
-from heavy_packages import HEAVY
+from heavy_packages import HEAVY, job_without
 from report_texts import lines_after_the_verdict, printed, results_of
-from tiny import Tiny, compare, write_tiny
+from scripts import python
+from tiny import Tiny, write_tiny
 
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import Results
@@ -35,7 +34,6 @@ from erag_ray.store.schemas import OF_STAGES, TableSchema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
-ROOT = pathlib.Path(__file__).parents[1]
 NEEDED = {schema for one in ANALYSES for schema in one.tables if not one.is_optional}
 OTHERS = sorted(NEEDED - {MEANS}, key=lambda schema: schema.name)
 CUTOFF_NOTE = "cut-offs beyond depth 3, left out: 1 (50)"
@@ -48,9 +46,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     tiny = write_tiny(tmp_path_factory.mktemp("finished"))
     runs = {"good": str(tiny.run("good")), "bad": str(tiny.run("bad")), "the third": str(tiny.run("third"))}
     tiny = tiny.with_config(runs=runs, cutoffs=[1, 3, 50])
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        compare(tiny)
+    finish(tiny)
     for path in (tiny.queries, tiny.passages, *map(tiny.run, ("good", "bad", "third"))):
         path.unlink()
     return tiny
@@ -76,32 +72,14 @@ def again(out: pathlib.Path, **keys: object) -> str:
 
 
 # figures are drawn in the job, by packages that stay out of everything that computes
-REFUSED = sorted(HEAVY.keys() - {"altair", "vl_convert"})
-WITHOUT_HEAVY = f"""
-import runpy, sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {REFUSED!r}:
-            raise ModuleNotFoundError("No module named " + repr(name), name=name)
-
-sys.meta_path.insert(0, Refuse())
-sys.argv = ["jobs/report.py", *sys.argv[1:]]
-runpy.run_path("jobs/report.py", run_name="__main__")
-"""
-
-
-def run_job(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run erag-ray report where no heavy package can be imported."""
-    command = [sys.executable, "-c", WITHOUT_HEAVY, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+REPORT = job_without(HEAVY.keys() - {"altair", "vl_convert"}, "report")
 
 
 @pytest.mark.long
 def test_the_job_needs_neither_ray_nor_torch_nor_the_inputs(out: pathlib.Path) -> None:
     before = (out / "report.md").read_bytes()
     (out / "report.md").unlink()
-    done = run_job("--out", str(out), "--progress", "false")
+    done = python("-c", REPORT, "--out", str(out), "--progress", "false")
     assert done.returncode == 0, done.stderr
     assert (out / "report.md").read_bytes() == before
     lines = done.stdout.splitlines()
@@ -109,7 +87,7 @@ def test_the_job_needs_neither_ray_nor_torch_nor_the_inputs(out: pathlib.Path) -
     assert any(line.startswith("tiny: ") and " good leads with exact_match " in line for line in lines)
     assert lines[-1] == f"Report: {out}/report.md"
     assert len(lines) <= 40
-    loud = run_job("--out", str(out), "--verbose", "true", "--progress", "false")
+    loud = python("-c", REPORT, "--out", str(out), "--verbose", "true", "--progress", "false")
     assert loud.stdout.endswith(done.stdout)
     assert "tiny: which runs differ" in loud.stdout
 
@@ -232,19 +210,13 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
     with pytest.raises(InputError, match=r"means.*is not what was sealed. Run the job"):
         load(str(out))
     TableStore(str(out)).invalidate(MEANS)
-    done = run_job("--out", str(out))
+    done = python("-c", REPORT, "--out", str(out))
     assert done.returncode == 2
     assert "no sealed means; run erag-ray compare or erag-ray evaluate first" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 # --- odd results ---
-
-
-def all_forms(results: Results) -> tuple[str, str]:
-    """The console with all tables, and the Markdown."""
-    made = build_report(results)
-    return printed(made, 80, verbose=True), markdown(made)
 
 
 def with_runs(results: Results, names: list[str]) -> Results:
@@ -267,7 +239,8 @@ def test_200_runs() -> None:
     columns = {("r", "A", 2): [0.0, 1.0, 1.0, 0.0], ("r", "B", 2): [0.0, 0.0, 1.0, 0.0]}
     results = with_runs(results_of(measured(columns), used(columns), numbered(4)), names)
     assert results[COMPARISONS].height == 2 * 199 * 100
-    shown, text = all_forms(results)
+    made = build_report(results)
+    shown, text = printed(made, 80, verbose=True), markdown(made)
     assert max(map(len, shown.splitlines())) <= 80
     assert all(name in shown for name in names)
     assert lines_after_the_verdict(text) <= 150

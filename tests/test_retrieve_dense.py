@@ -337,14 +337,10 @@ def test_what_is_compared_by_cosine_gets_length_1(bert: str, tmp_path: pathlib.P
 def test_a_weight_of_a_module_is_part_of_a_models_identity(bert: str, tmp_path: pathlib.Path) -> None:
     shutil.copytree(bert, tmp_path / "m")
     (tmp_path / "m" / "2_Dense").mkdir()
-    before = make_retriever(
-        "x", RetrieverConfig(kind="dense", model=str(tmp_path / "m"), preset="e5")
-    ).settings
+    config = RetrieverConfig(kind="dense", model=str(tmp_path / "m"), preset="e5")
+    before = make_retriever("x", config).settings
     (tmp_path / "m" / "2_Dense" / "model.safetensors").write_bytes(b"other")
-    after = make_retriever(
-        "x", RetrieverConfig(kind="dense", model=str(tmp_path / "m"), preset="e5")
-    ).settings
-    assert before != after
+    assert make_retriever("x", config).settings != before
 
 
 def test_a_cross_encoder_of_several_numbers_is_refused(tmp_path: pathlib.Path) -> None:

@@ -7,6 +7,7 @@ import pathlib
 
 import polars as pl
 import pytest
+from conftest import finish
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, RUNS, Tiny, compare, make_tables, table, write_tiny
 
@@ -57,13 +58,8 @@ def with_texts(tiny: Tiny, *, passages: bool, seconds: float | None = None) -> T
 @pytest.fixture(scope="module")
 def by_files(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """The tiny comparison of passage files."""
-    from conftest import read_here
-
     tiny = write_tiny(tmp_path_factory.mktemp("files")).with_config(annotators=NO_PAGES)
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        make_tables(tiny)
-    return tiny
+    return finish(tiny, make_tables)
 
 
 @pytest.mark.long

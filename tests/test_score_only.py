@@ -48,8 +48,7 @@ KINDS = ("fid", "ipa", "causal")
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
+def folders(t5: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     causal = models.causal_folder(tmp_path_factory.mktemp("causal"), seed=8)
     of_bytes = models.causal_folder(tmp_path_factory.mktemp("bytes"), tokenizer=byte_tokenizer())
     return {"fid": t5, "ipa": t5, "causal": causal, "bytes": of_bytes}
@@ -412,7 +411,8 @@ def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
     real: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = real.with_config(dataset="fever", annotators=["erag"])
-    monkeypatch.setitem(VERDICTS, "claim", tuple(gold_texts(real)[:2]))
+    answers = prepare(real.config).queries["answers"].list.first().unique(maintain_order=True)
+    monkeypatch.setitem(VERDICTS, "claim", tuple(answers[:2]))
     compare(claims)
     whole = table(claims, LABELS)
     chosen = claims.with_config(score_only="classification")
@@ -425,11 +425,6 @@ def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
     assert (
         "chose the verdict that it generates in" in pathlib.Path(chosen.config.out, "report.md").read_text()
     )
-
-
-def gold_texts(some: Tiny) -> list[str]:
-    queries = prepare(some.config).queries
-    return queries["answers"].list.first().unique(maintain_order=True).to_list()
 
 
 # --- titles ---

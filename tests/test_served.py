@@ -83,13 +83,8 @@ def test_every_request_gets_its_own_answer_though_they_come_out_of_order(server:
     response = found[0][1]
     assert (response.num_cached_prompt_tokens, response.num_output_tokens) == (5, 1)
     assert response.num_prompt_tokens > 20
-    body = server.asked[0].body
-    assert {name: body[name] for name in ("model", "temperature", "seed", "max_tokens")} == {
-        "model": MODEL,
-        "temperature": 0.0,
-        "seed": 0,
-        "max_tokens": 8,
-    }
+    sent = {"model": MODEL, "temperature": 0.0, "seed": 0, "max_tokens": 8}
+    assert sent.items() <= server.asked[0].body.items()
 
 
 FAULTS = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ import ray
 from quiet_ray import ENVIRONMENT
 from ray._private import ray_constants
 from ray.exceptions import AuthenticationError
+from scripts import python
 
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.support.errors import JobError
@@ -128,9 +127,7 @@ with ray_session():
 def test_a_local_ray_listens_on_the_loopback_only() -> None:
     environment = {**os.environ, **ENVIRONMENT}
     environment.pop("RAY_ADDRESS", None)
-    done = subprocess.run(
-        [sys.executable, "-c", LISTENING], env=environment, capture_output=True, text=True, timeout=240
-    )
+    done = python("-c", LISTENING, env=environment)
     assert done.returncode == 0, done.stderr
     addresses = done.stdout.split()
     assert len(addresses) > 4

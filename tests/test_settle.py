@@ -168,12 +168,8 @@ def test_two_runs_without_an_auxiliary_give_the_numbers_of_before(
         (20, 37, 60, 0.7222222222149999, -0.3456955285199701, 1.7901399729499698, None),
         (40, 73, 120, 0.6944444444375002, 0.303135453360694, 1.0857534355143064, "good"),
     ]
-    assert looks.select("auxiliary", "lambda", "correlation", "price_saved").null_count().row(0) == (
-        2,
-        2,
-        2,
-        2,
-    )
+    unknown = looks.select("auxiliary", "lambda", "correlation", "price_saved").null_count()
+    assert unknown.row(0) == (2, 2, 2, 2)
 
 
 def test_the_order_of_the_questions_goes_by_the_seed(settled: Settle) -> None:

@@ -81,14 +81,7 @@ def test_values_come_in_the_order_of_numbers_then_texts_then_none() -> None:
     lists, scores = tables_of(column, column)
     whole = by_dataset([lists], scores, asked(6), settings_of())
     found = slice_means(whole, slices_of(hops=names), settings_of())
-    assert found["value"].unique(maintain_order=True).to_list() == [
-        "-1.5",
-        "2",
-        "10",
-        "bridge",
-        "nan",
-        "(none)",
-    ]
+    assert ",".join(found["value"].unique(maintain_order=True)) == "-1.5,2,10,bridge,nan,(none)"
 
 
 def cells_of(known: Sequence[bool | None]) -> pl.DataFrame:

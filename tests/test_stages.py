@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from given_results import RESULTS
@@ -32,10 +32,10 @@ FROM_CELLS = {"cell_shares", *OF_CELLS}
 RESAMPLED = {"means", "correlations", "contrasts", "slice_means"}
 
 
-def sealed_at(tiny: Tiny) -> dict[str, int]:
+def sealed_at(tiny: Tiny, names: Iterable[str] = ALL) -> dict[str, int]:
     """Table -> when its manifest was written."""
     out = pathlib.Path(tiny.config.out)
-    return {name: (out / name / "manifest.json").stat().st_mtime_ns for name in ALL}
+    return {name: (out / name / "manifest.json").stat().st_mtime_ns for name in names}
 
 
 def made_again(tiny: Tiny) -> set[str]:
@@ -97,23 +97,23 @@ def test_a_change_makes_what_depends_on_it(
 
 
 @pytest.mark.long
-def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int]) -> None:
-    # an output whose F1 is 2/3
-    tiny.passages.write_text(tiny.passages.read_text().replace('"Ada Brunner"', '"Ada Brunner of Graz"'))
+@pytest.mark.parametrize(
+    ("title", "made"),
+    [
+        # an output whose F1 is 2/3
+        ("Ada Brunner of Graz", {"per_query", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}),
+        # labels are all 0 or 1, so no value of a list changes
+        ("Ada Brunner", {"per_query", "cells"}),
+    ],
+)
+def test_a_threshold_of_graded_labels_is_seen_where_it_changes_any(
+    tiny: Tiny, reads_here: list[int], title: str, made: set[str]
+) -> None:
+    tiny.passages.write_text(tiny.passages.read_text().replace('"Ada Brunner"', f'"{title}"'))
     graded = tiny.with_config(score="token_f1", threshold=0.5)
     make_tables(graded)
     other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"per_query", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}
-    assert_as_from_nothing(other)
-
-
-@pytest.mark.long
-def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: list[int]) -> None:
-    graded = tiny.with_config(score="token_f1", threshold=0.5)
-    make_tables(graded)
-    # labels are all 0 or 1 here, so no value of a list changes
-    other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"per_query", "cells"}
+    assert made_again(other) == made
     assert_as_from_nothing(other)
 
 
@@ -144,16 +144,11 @@ def test_another_version_of_the_code_makes_everything(
 @pytest.mark.long
 def test_what_was_killed_between_two_tables_goes_on_with_the_second(compared: Tiny) -> None:
     TableStore(compared.config.out).invalidate(CORRELATIONS)
-    before = sealed_at_but(compared, CORRELATIONS.name)
+    others = ALL - {CORRELATIONS.name}
+    before = sealed_at(compared, others)
     make_tables(compared)
-    assert sealed_at_but(compared, CORRELATIONS.name) == before
+    assert sealed_at(compared, others) == before
     assert_as_from_nothing(compared)
-
-
-def sealed_at_but(tiny: Tiny, name: str) -> dict[str, int]:
-    """`sealed_at` of the other tables."""
-    out = pathlib.Path(tiny.config.out)
-    return {other: (out / other / "manifest.json").stat().st_mtime_ns for other in ALL if other != name}
 
 
 # --- code from outside ---

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
 from bench.config import BenchmarkConfig
+from scripts import ROOT, python
 
 from erag_ray.cli.run import main
 from erag_ray.config.command_line.parsing import parse
@@ -24,24 +24,14 @@ from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.world.config import WorldConfig
 
-ROOT = pathlib.Path(__file__).parents[1]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
 JOB_CONFIGS = {
     kind.__name__: kind
     for kind in (
-        BenchmarkConfig,
-        DualLabelsConfig,
-        ExportConfig,
-        GateConfig,
-        JobConfig,
-        PapersConfig,
-        ReportConfig,
-        RetrieveConfig,
-        SettleConfig,
-        TrainConfig,
-        WorldConfig,
+        BenchmarkConfig, DualLabelsConfig, ExportConfig, GateConfig, JobConfig, PapersConfig, ReportConfig,
+        RetrieveConfig, SettleConfig, TrainConfig, WorldConfig,
     )
-}
+}  # fmt: skip
 # what reads a command line and YAML; everything else that is installed comes later
 AT_START = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection", "yaml"}
 TRAIN = ["--reader.kind", "fid", "--reader.model", "jobs/demo/reader", "--dev.queries", "[nowhere.jsonl]"]
@@ -66,13 +56,7 @@ print(json.dumps({"codes": codes, "packages": sorted(packages), "own": own}))
 
 def imported(job: str, *attempts: list[str]) -> dict[str, list[str]]:
     """Exit codes of attempts to run a job, and the installed packages that they have imported together."""
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED, f"jobs/{job}.py", json.dumps(attempts)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-    )
+    done = python("-c", IMPORTED, f"jobs/{job}.py", json.dumps(attempts))
     assert done.returncode == 0, done.stderr
     answer: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     return answer
@@ -223,13 +207,8 @@ def test_the_help_of_a_comparison_is_short_and_leaves_commands_on_their_lines(
 ) -> None:
     text = shown(capsys, "JobConfig", "--help")
     assert "\n    python a --command\n" in text
-    assert re.findall(r"^(\w+):$", text, re.MULTILINE) == [
-        "options",
-        "Inputs",
-        "Reader",
-        "Evaluation",
-        "Output",
-    ]
+    headings = re.findall(r"^(\w+):$", text, re.MULTILINE)
+    assert headings == ["options", "Inputs", "Reader", "Evaluation", "Output"]
     assert len(options_in(text)) <= 20
 
 

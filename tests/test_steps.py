@@ -6,17 +6,17 @@ import dataclasses
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import polars as pl
 import pytest
+from scripts import ROOT, python
 from tiny import (
     PASSAGES,
     QUESTIONS,
     RUNS,
     Tiny,
     compare,
+    job_command,
     kilt_line,
     make_tables,
     passage_line,
@@ -45,8 +45,6 @@ from erag_ray.store.schemas import RUNS as RUNS_TABLE
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
-ROOT = pathlib.Path(__file__).parents[1]
-
 
 def append(path: pathlib.Path, text: str) -> None:
     with path.open("a") as file:
@@ -59,12 +57,6 @@ def problems_of(tiny: Tiny) -> tuple[str, ...]:
         prepare(tiny.config)
     assert not list(tiny.folder.rglob("manifest.json"))
     return refused.value.problems
-
-
-def the_problem(tiny: Tiny) -> str:
-    problems = problems_of(tiny)
-    assert len(problems) == 1, problems
-    return problems[0]
 
 
 # --- bad input: one message that names the place ---
@@ -88,19 +80,8 @@ def test_all_problems_of_all_inputs_come_in_one_message(tiny: Tiny) -> None:
 
 def test_a_job_ends_with_code_2_and_seals_nothing(tiny: Tiny) -> None:
     append(tiny.queries, kilt_line("q1", "again", "Ada", None))
-    command = [
-        sys.executable,
-        "jobs/compare.py",
-        "--queries",
-        f"[{tiny.queries}]",
-        "--passages",
-        f"[{tiny.passages}]",
-    ]
-    command += ["--runs", json.dumps(tiny.config.runs), "--reader.kind", "echo", "--out", tiny.config.out]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = python(*job_command(tiny.config, tiny.folder)[1:], env=environment)
     assert done.returncode == 2
     assert f"{tiny.queries}:7" in done.stderr
     assert "Traceback" not in done.stderr
@@ -145,7 +126,7 @@ def test_a_name_that_means_nothing_is_refused_before_a_reader_is_made(
 @pytest.mark.parametrize("measure", ["R", "AP", "RR"])
 def test_measures_that_need_a_threshold_on_graded_labels_are_refused(tiny: Tiny, measure: str) -> None:
     graded = {"measures": [measure], "score": "token_f1", "annotators": ["erag"]}
-    problem = the_problem(tiny.with_config(**graded))
+    (problem,) = problems_of(tiny.with_config(**graded))
     assert "threshold" in problem
     assert measure in problem
     prepare(tiny.with_config(**graded, threshold=0.5).config)
@@ -245,19 +226,7 @@ def test_prepared_gives_what_prepare_sealed(tiny: Tiny) -> None:
 def test_the_corpus_holds_what_lists_and_gold_pages_name_and_no_more(tiny: Tiny) -> None:
     # d10 is on a page that is no one's gold, and only the list of q6 names it
     inputs = prepare(dataclasses.replace(tiny.config, runs={"bad": str(tiny.run("bad"))}))
-    assert set(inputs.corpus["doc_id"]) == {
-        "d1",
-        "d2",
-        "d3",
-        "d4",
-        "d5",
-        "d6",
-        "d7",
-        "d8",
-        "d9",
-        "d11",
-        "d12",
-    }
+    assert set(inputs.corpus["doc_id"]) == {*PASSAGES} - {"d10"}
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 ROOT = pathlib.Path(__file__).parents[1]
 TOKEN = secrets.token_hex(32)
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
-PORTS = (
-    "port",
-    "dashboard-port",
-    "ray-client-server-port",
-    "dashboard-agent-listen-port",
-    "dashboard-agent-grpc-port",
-    "metrics-export-port",
-)
+OF_AGENT = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port")
+PORTS = ("port", "dashboard-port", "ray-client-server-port", *OF_AGENT, "metrics-export-port")
 
 
 @pytest.fixture(scope="module")

@@ -52,13 +52,9 @@ def stop(
     *,
     in_background: bool = False,
 ) -> tuple[int, list[str]]:
-    """Start a job, signal its driver at a moment, wait for its end: its exit code and what it has told.
+    """Start a job, signal its driver once ``is_there``, wait for its end: its exit code and what it has told.
 
-    Args:
-        command: the job's.
-        is_there: whether the moment has come.
-        number: of the signal.
-        in_background: as a shell starts a job with ``&``: it does not hear Ctrl-C.
+    ``in_background``: as a shell starts a job with ``&``: it does not hear Ctrl-C.
     """
     ignore = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if in_background else None
     known = environment()

@@ -7,17 +7,17 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import types
 
 import polars as pl
 import pytest
-from conftest import read_here
+from conftest import finish
 from guides import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import RunJob, Tiny, compare, job_command, write_tiny
+from scripts import python
+from tiny import RunJob, Tiny, job_command, write_tiny
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.means import MEANS
@@ -33,10 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     tiny = write_tiny(tmp_path_factory.mktemp("finished"))
     runs = {"good": str(tiny.run("good")), "bad@β": str(tiny.run("bad"))}
     tiny = tiny.with_config(runs=runs)
-    with pytest.MonkeyPatch.context() as patch:
-        read_here(patch)
-        compare(tiny)
-    return tiny
+    return finish(tiny)
 
 
 @pytest.fixture
@@ -184,9 +181,7 @@ def run_python(folder: pathlib.Path, *words: str) -> str:
         "WANDB_DIR": str(folder / "wandb-runs"),
         "WANDB_MODE": "offline",
     }
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=200
-    )
+    done = python(*words, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(done.stdout.splitlines()) < 60
     return done.stdout

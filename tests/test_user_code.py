@@ -380,10 +380,6 @@ class Limited(EchoModel):
 """
 
 
-def with_reader(tiny: Tiny, kind: str) -> Tiny:
-    return tiny.with_config(reader=ReaderConfig(kind=kind))
-
-
 def last_lines(said: str, count: int) -> list[str]:
     return said.strip().splitlines()[-count:]
 
@@ -392,7 +388,7 @@ def test_a_job_keeps_what_was_answered_and_reads_the_rest_when_it_starts_again(
     tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
 ) -> None:
     path = module("my_api", READER)
-    tiny = with_reader(tiny, "my_api:Limited")
+    tiny = tiny.with_config(reader=ReaderConfig(kind="my_api:Limited"))
     code, said = job("compare", tiny)
     assert code == 1
     place = "(my_api.py:7)"
@@ -721,13 +717,8 @@ COMMANDS = [found[1] for command in job_commands() if (found := MINE.fullmatch(c
 
 
 def test_the_guides_have_an_example_of_each_kind() -> None:
-    assert set(EXAMPLES) == {
-        "my_scores.py",
-        "my_readers.py",
-        "my_annotators.py",
-        "my_retrievers.py",
-        "my_search.py",
-    }
+    kinds = ("scores", "readers", "annotators", "retrievers", "search")
+    assert set(EXAMPLES) == {f"my_{kind}.py" for kind in kinds}
     assert len(COMMANDS) == 4
     assert all(len([line for line in text.splitlines() if line]) <= 13 for text in EXAMPLES.values())
 

@@ -7,12 +7,11 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import textwrap
 
 import pytest
 from guides import ROOT, blocks, text_of
+from scripts import python
 
 GUIDE = "erag_ray/ADDING.md"
 HEAD = re.compile(r"# (?P<file>erag_ray/\S+\.py), (?P<where>[^\n]+)\n")
@@ -147,17 +146,13 @@ def _is_no_import(line: str) -> bool:
 @pytest.mark.long
 def test_the_changes_work_as_they_are_written(changed: pathlib.Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(changed)}
-    proof = subprocess.run(
-        [sys.executable, "-c", PROOF], cwd=changed, env=environment, capture_output=True, text=True
-    )
+    proof = python("-c", PROOF, cwd=changed, env=environment)
     assert proof.returncode == 0, proof.stderr
 
 
 def test_the_files_of_the_examples_pass_the_linter(changed: pathlib.Path) -> None:
     files = [changed / file for file, where, _ in examples() if where == "a new file"]
-    linter = [sys.executable, "-m", "ruff", "--config", str(ROOT / "pyproject.toml")]
+    settings = ["--config", ROOT / "pyproject.toml"]
     for command in (["check", "--select", "E,F,I,UP,B,SIM,D"], ["format", "--check"]):
-        done = subprocess.run(
-            [*linter[:3], *command, *linter[3:], *map(str, files)], capture_output=True, text=True
-        )
+        done = python("-m", "ruff", *command, *settings, *files)
         assert done.returncode == 0, done.stdout + done.stderr

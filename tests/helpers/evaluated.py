@@ -18,18 +18,10 @@ from erag_ray.store.schemas import QUERIES, UTILITY, conform
 
 
 def settings(**changes: object) -> Settings:
-    given = {
-        "depths": [2],
-        "measures": None,
-        "cutoffs": [],
-        "threshold": None,
-        "statistics": ["kendall_tau_b", "spearman_rho"],
-        "num_resamples": 200,
-        "confidence": 0.9,
-        "num_permutations": 500,
-        "seed": 0,
-    }
-    return Settings(**{**given, **changes})  # type: ignore[arg-type]
+    of_lists = {"depths": [2], "measures": None, "cutoffs": [], "threshold": None}
+    statistics = ["kendall_tau_b", "spearman_rho"]
+    draws = {"num_resamples": 200, "confidence": 0.9, "num_permutations": 500, "seed": 0}
+    return Settings(**{**of_lists, "statistics": statistics, **draws, **changes})  # type: ignore[arg-type]
 
 
 def queries(*rows: tuple[str, str, str], answers: Sequence[str] = ("paris",)) -> pl.DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 HEAVY = {
     "torch": {"models", "retrieve", "train", "inference"},
     "transformers": {"models", "retrieve", "train", "inference"},
@@ -14,3 +16,27 @@ HEAVY = {
     "altair": {"report"},
     "vl_convert": {"report"},
 }
+
+
+def refusing(packages: Iterable[str]) -> str:
+    """A beginning of a program, after which none of these packages can be imported."""
+    return f"""
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {sorted(packages)!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def job_without(packages: Iterable[str], job: str) -> str:
+    """A program that runs a job where none of these packages can be imported; its words are the job's."""
+    return f"""{refusing(packages)}
+import runpy
+
+sys.argv[0] = "jobs/{job}.py"
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""

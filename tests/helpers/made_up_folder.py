@@ -49,16 +49,9 @@ class Size:
     """Of a list's documents, those that all runs have."""
 
 
-def write_folder(out: str, size: Size, seed: int = 0, without: tuple[TableSchema, ...] = ()) -> TableStore:
-    """Seal the tables of a job in a folder.
-
-    Args:
-        out: the folder.
-        size: of it.
-        seed: of all that is random.
-        without: tables that are left out.
-    """
-    store, random = TableStore(out), np.random.default_rng(seed)
+def write_folder(out: str, size: Size, without: tuple[TableSchema, ...] = ()) -> TableStore:
+    """Seal the tables of a job in a folder, but for those of ``without``."""
+    store, random = TableStore(out), np.random.default_rng(0)
     queries = _queries(size)
     runs = _runs(size, queries)
     pairs = runs.select("query_id", "doc_id").unique(maintain_order=True)

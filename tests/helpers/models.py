@@ -157,15 +157,7 @@ def case_for(
     judge: JudgeConfig | None = None,
     **settings: Any,
 ) -> Case:
-    """What a kind of question knows of a dataset and a job; outputs of at most 12 tokens unless told otherwise.
-
-    Args:
-        kind: of model (`reader.kind`).
-        family: of the dataset.
-        score: of the dataset.
-        judge: of the job.
-        settings: of the reader's config.
-    """
+    """What a kind of question knows of a dataset (family, score) and a job; ``settings`` are those of the reader."""
     return Case(
         dataset=Dataset(score=score, family=family),
         reader=ReaderConfig(kind=kind, **{"max_new_tokens": 12, **settings}),
@@ -214,17 +206,18 @@ def bare_prompt(form: Form, length: int) -> PromptTokens:
 def gguf_file(path: pathlib.Path) -> str:
     """A random Llama of one layer in a GGUF file, with the vocabulary of `causal_tokenizer`."""
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(1)
-    writer.add_context_length(1024)
-    writer.add_embedding_length(32)
-    writer.add_feed_forward_length(64)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(4)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
+    size = {"block_count": 1, "context_length": 1024, "embedding_length": 32, "feed_forward_length": 64}
+    heads = {"head_count": 4, "head_count_kv": 4, "layer_norm_rms_eps": 1e-5, "rope_freq_base": 10000.0}
+    for key, number in {**size, **heads}.items():
+        getattr(writer, f"add_{key}")(number)
     num_tokens = _write_vocabulary(writer)
     torch.manual_seed(0)
-    for name, shape in _gguf_shapes(num_tokens).items():
+    square = {f"blk.0.attn_{part}.weight": (32, 32) for part in ("q", "k", "v", "output")}
+    feed = {f"blk.0.ffn_{part}.weight": shape for part, shape in (("gate", (64, 32)), ("up", (64, 32)))}
+    feed["blk.0.ffn_down.weight"] = (32, 64)
+    norms = {f"{name}.weight": (32,) for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm")}
+    words = dict.fromkeys(("token_embd.weight", "output.weight"), (num_tokens, 32))
+    for name, shape in {**words, **square, **feed, **norms}.items():
         writer.add_tensor(name, (torch.randn(shape) * 0.5).numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -247,20 +240,3 @@ def _write_vocabulary(writer: gguf.GGUFWriter) -> int:
     writer.add_eos_token_id(0)
     writer.add_bos_token_id(1)
     return len(tokens)
-
-
-def _gguf_shapes(num_tokens: int) -> dict[str, tuple[int, ...]]:
-    square = {f"blk.0.attn_{part}.weight": (32, 32) for part in ("q", "k", "v", "output")}
-    feed = {
-        "blk.0.ffn_gate.weight": (64, 32),
-        "blk.0.ffn_up.weight": (64, 32),
-        "blk.0.ffn_down.weight": (32, 64),
-    }
-    norms = {f"{name}.weight": (32,) for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm")}
-    return {
-        "token_embd.weight": (num_tokens, 32),
-        "output.weight": (num_tokens, 32),
-        **square,
-        **feed,
-        **norms,
-    }

@@ -18,14 +18,9 @@ def flip_p_value(differences: Sequence[float]) -> float:
     return sum(abs(one) >= least for one in sums) / len(sums)
 
 
-def holm_by_hand(
-    columns: Sequence[Sequence[float]], p_values: Sequence[float | None], parts: Sequence[object] = ()
-) -> list[float | None]:
-    """Holm's correction in which equal columns of a part count once, and zeros not at all; None: no test."""
-    of_part = parts or [None] * len(columns)
-    keys = [
-        (part, min(_key(column, 1), _key(column, -1))) for part, column in zip(of_part, columns, strict=True)
-    ]
+def holm_by_hand(columns: Sequence[Sequence[float]], p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's correction in which equal columns count once, and zeros not at all; None: no test."""
+    keys = [min(_key(column, 1), _key(column, -1)) for column in columns]
     is_some = [any(value and not math.isnan(value) for value in column) for column in columns]
     distinct = {
         key: p for key, p, some in zip(keys, p_values, is_some, strict=True) if p is not None and some

@@ -23,9 +23,8 @@ def requests(*questions: str) -> list[Request]:
     return [Request(FORM, question) for question in questions]
 
 
-def as_pending(asked: Sequence[Request], first_key: int = 0) -> pa.Table:
+def as_pending(asked: Sequence[Request]) -> pa.Table:
     """PENDING: requests of one form whose keys are their places."""
-    keys = range(first_key, first_key + len(asked))
     rows = [
         {
             "question_key": key,
@@ -36,7 +35,7 @@ def as_pending(asked: Sequence[Request], first_key: int = 0) -> pa.Table:
             "texts": [passage.text for passage in request.passages],
             "answers": request.answers,
         }
-        for key, request in zip(keys, asked, strict=True)
+        for key, request in enumerate(asked)
     ]
     return pa.Table.from_pylist(rows, schema=PENDING.columns)
 

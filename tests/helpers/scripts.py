@@ -1,11 +1,13 @@
-"""Scripts outside the package as modules."""
+"""Scripts outside the package as modules, and Python in processes of its own."""
 
 from __future__ import annotations
 
 import importlib.util
 import pathlib
+import subprocess
 import sys
 from types import ModuleType
+from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -21,3 +23,9 @@ def import_script(path: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def python(*words: object, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """A process of Python that has ended: how, and what it printed. It runs in the root unless ``settings`` differ."""
+    settings = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 200, **settings}
+    return subprocess.run([sys.executable, *map(str, words)], **settings)

@@ -14,12 +14,12 @@ def towns(
     num_questions: int,
     mentions: Mapping[str, str] | None = None,
 ) -> Tiny:
-    """Write a comparison in which each list holds one passage.
+    """Write a comparison of the questions q0, q1, ... in which each list holds one passage.
 
     Args:
         folder: for the files.
         right: run -> how many questions it has the answer to, from the first on.
-        num_questions: how many there are: q0, q1, ...
+        num_questions: how many there are.
         mentions: kind of passage (right or wrong) -> its text, with {n} for the number of the town (None: town {n}).
     """
     tiny, numbers = write_tiny(folder), range(num_questions)

@@ -8,12 +8,11 @@ import graphlib
 import importlib
 import pathlib
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 
 import pytest
-from heavy_packages import HEAVY
+from heavy_packages import HEAVY, refusing
+from scripts import python
 
 import erag_ray
 from erag_ray.models import MODELS, model_class
@@ -163,15 +162,8 @@ def test_heavy_packages_stay_in_their_rooms(package: str) -> None:
     assert found, f"nothing imports {package} any more: take it out of this test and of pyproject.toml"
 
 
-WITHOUT_HEAVY = f"""
-import importlib, logging, os, sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {sorted(HEAVY)!r}:
-            raise ModuleNotFoundError("No module named " + repr(name), name=name)
-
-sys.meta_path.insert(0, Refuse())
+WITHOUT_HEAVY = f"""{refusing(HEAVY)}
+import importlib, logging, os
 import polars  # sets a variable of its own
 before = dict(os.environ), list(logging.getLogger().handlers), list(sys.argv)
 for name in {LIGHT!r}:
@@ -182,13 +174,7 @@ sys.exit(0 if after == before else "importing changed the environment or the log
 
 
 def test_what_comes_after_the_reading_needs_no_torch_and_no_ray_and_imports_in_silence() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_HEAVY],
-        capture_output=True,
-        text=True,
-        cwd=PACKAGE.parent,
-        timeout=120,
-    )
+    done = python("-W", "error", "-c", WITHOUT_HEAVY)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -165,9 +165,8 @@ def test_of_two_files_the_one_that_is_wrong_is_named(
     assert f"{tmp_path}/more.yaml:2: depth: expected a whole number, got two" in refused(capsys, *both)
     # what comes from the command line has no line
     for option in (["--depth", "three"], ["--depth=three"]):
-        assert "error: depth: expected a whole number, got three" in refused(
-            capsys, "--config", file, *option
-        )
+        text = refused(capsys, "--config", file, *option)
+        assert "error: depth: expected a whole number, got three" in text
     assert "error: depth must be at least 1, got 0" in refused(capsys, "--config", file, "--depth", "0")
 
 
@@ -217,20 +216,17 @@ def test_a_path_that_no_file_can_have_is_refused(
 def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ERAG_RAY_DATA", "/data")
     monkeypatch.setenv("HOME", "/home/ada")
-    found = parse(
-        JobConfig,
-        "A job.",
-        [
-            "--queries=[$ERAG_RAY_DATA/q.jsonl, ~/q.jsonl]",
-            "--qrels=['${ERAG_RAY_DATA}/qrels.tsv']",
-            "--triviaqa_questions=[~/t.json]",
-            "--passages=[$ERAG_RAY_DATA/p.parquet, plain.jsonl]",
-            "--runs.bm25=${ERAG_RAY_DATA}/bm25.trec",
-            "--reader.model=$ERAG_RAY_DATA/model",
-            "--out=~/out",
-            "--cache_dir=$ERAG_RAY_DATA/store",
-        ],
-    )
+    options = [
+        "--queries=[$ERAG_RAY_DATA/q.jsonl, ~/q.jsonl]",
+        "--qrels=['${ERAG_RAY_DATA}/qrels.tsv']",
+        "--triviaqa_questions=[~/t.json]",
+        "--passages=[$ERAG_RAY_DATA/p.parquet, plain.jsonl]",
+        "--runs.bm25=${ERAG_RAY_DATA}/bm25.trec",
+        "--reader.model=$ERAG_RAY_DATA/model",
+        "--out=~/out",
+        "--cache_dir=$ERAG_RAY_DATA/store",
+    ]
+    found = parse(JobConfig, "A job.", options)
     assert found.queries == ["/data/q.jsonl", "/home/ada/q.jsonl"]
     assert found.qrels == ["/data/qrels.tsv"]
     assert found.triviaqa_questions == ["/home/ada/t.json"]

@@ -23,6 +23,7 @@ from erag_ray.data.passages.pages import page_spans, read_pages
 from erag_ray.support.errors import InputError
 
 SEVEN = {"id": "q7", "question": "Which river?"}
+UNREAD = "alternative_answers", "alias", "accepted_answer", "normalizedAliases", "gold_answer_list"
 SQUAD = {"text": ["Ruhr", "the Ruhr"], "answer_start": [3, 3]}
 ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     # fields of a record, its answers, the beginning of the only note ("": none)
@@ -66,13 +67,7 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"answer": "Ruhr river", "answer_alias": "Ruhr"}, ["Ruhr river", "Ruhr"], ""),
     *(
         ({"answer": "Ruhr", name: ["Lenne"]}, ["Ruhr"], f"also in the fields {name}, which are not read")
-        for name in [
-            "alternative_answers",
-            "alias",
-            "accepted_answer",
-            "normalizedAliases",
-            "gold_answer_list",
-        ]
+        for name in UNREAD
     ),
     *(
         ({"answer": "Ruhr", name: ["Lenne"]}, ["Ruhr"], "")

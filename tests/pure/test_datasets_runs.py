@@ -103,8 +103,8 @@ def test_a_tag_may_hold_blanks(tmp_path: pathlib.Path) -> None:
         "q1\tQ0\td2\t2\t1.0\tBM25 (k1  = 0.9)",
         "q2 Q0 d1 1 2 BM25 (k1 = 0.9)",
     )
-    diagnostics = Diagnostics()
-    assert lists_of(load_run("bm25", path, diagnostics)) == {"q1": ["d1", "d2"], "q2": ["d1"]}
+    entries, diagnostics = load("bm25", path)
+    assert lists_of(entries) == {"q1": ["d1", "d2"], "q2": ["d1"]}
     assert diagnostics.errors == ()
     kind = "run 'bm25': lines with more than 6 columns; the sixth and later ones count as the tag"
     assert diagnostics.warnings == (f"{kind}: 3 ({path}:1, {path}:2, {path}:3)",)
@@ -264,18 +264,18 @@ def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path
 
 
 def test_a_text_that_is_no_passage_falls_back_to_the_first_and_is_noted(tmp_path: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
     path = predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p1", "text": "else"}])
-    runs = resolve_pages(load_run("dpr", path, diagnostics), CORPUS, diagnostics)
-    assert lists_of(runs) == {"q": ["d1"]}
+    entries, diagnostics = load("dpr", path)
+    assert lists_of(resolve_pages(entries, CORPUS, diagnostics)) == {"q": ["d1"]}
     assert diagnostics.errors == ()
     assert diagnostics.warnings[0].endswith(": 1 (q: p1)")
 
 
 def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    path = predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p9"}, {"wikipedia_id": "p2"}])
-    resolve_pages(load_run("dpr", path, diagnostics), CORPUS, diagnostics)
+    entries, diagnostics = load(
+        "dpr", predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p9"}, {"wikipedia_id": "p2"}])
+    )
+    resolve_pages(entries, CORPUS, diagnostics)
     assert diagnostics.errors == ("run 'dpr', query 'q': page 'p9' has no passage in the passages",)
 
 

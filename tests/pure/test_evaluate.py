@@ -44,12 +44,10 @@ def runs(lists: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
     return pl.DataFrame(conform(pl.DataFrame(rows, schema=RUNS.columns.names, orient="row"), RUNS))
 
 
-def labels(
-    annotator: str, found: Mapping[str, Mapping[str, float | None]], reader: str = "", score: str = ""
-) -> pl.DataFrame:
+def labels(annotator: str, found: Mapping[str, Mapping[str, float | None]]) -> pl.DataFrame:
     """Query -> document -> label."""
     rows = [
-        (reader, score, annotator, query, doc, label)
+        ("", "", annotator, query, doc, label)
         for query, of_query in found.items()
         for doc, label in of_query.items()
     ]

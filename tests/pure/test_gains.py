@@ -20,7 +20,7 @@ from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.useful_documents import harm_notes, harm_warnings
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference.planning.plan import StagePlan, plan_stage
+from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.stage import prepare, prepared
@@ -56,11 +56,9 @@ def likelihoods(model: Model, requests: Sequence[Request]) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
+def folders(folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bloom = models.causal_folder(tmp_path_factory.mktemp("bloom"), kind="bloom", n_layer=2, n_head=4)
-    return {"fid": t5, "ipa": t5, "causal": causal, "bloom": bloom}
+    return {**folders, "bloom": bloom}
 
 
 def by_hand(model: Any, prompt: Any, answer: tuple[int, ...], ends: Sequence[int]) -> float:
@@ -431,12 +429,8 @@ def test_a_job_with_likelihoods_and_gains(tiny_fid: Tiny, reads_here: list[int])
     assert {row["new"] for row in again.counts} == {0}
     num_pairs, unrelated = labels.filter(annotator="erag").height, unrelated_pairs(evidence_of(inputs)).height
     assert unrelated > 6
-    assert asked_by_lists(again) == {"pairs": num_pairs + unrelated}
-
-
-def asked_by_lists(plan: StagePlan) -> dict[str, int]:
-    """Kind of list -> how many likelihoods are asked."""
-    return {row["lists"]: row["asked"] for row in plan.counts if row["kind"] == GOLD_LIKELIHOOD.name}
+    asked = {row["lists"]: row["asked"] for row in again.counts if row["kind"] == GOLD_LIKELIHOOD.name}
+    assert asked == {"pairs": num_pairs + unrelated}
 
 
 def test_the_report_says_where_gains_can_show_harm(tiny_fid: Tiny, reads_here: list[int]) -> None:

@@ -8,8 +8,6 @@ import json
 import pathlib
 import pickle
 import re
-import subprocess
-import sys
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import python
 
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
@@ -159,9 +158,7 @@ run_job(JobConfig, main, "A job.")
 def test_the_traceback_of_a_bug_is_masked(key: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "q.jsonl").write_text("")
     arguments = ["--queries", "[q.jsonl]", "--out", "out", "--cache_dir", "cache"]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, cwd=tmp_path, timeout=120
-    )
+    done = python("-c", PROGRAM, *arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert "RuntimeError: a bug shows ***" in done.stderr
     assert "OSError: 401: ***" in done.stderr

@@ -12,23 +12,19 @@ from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
 from erag_ray.models.served.answers import failure_of, has_thinking_apart, is_cut, text_of
 
 HARMONY = "<|channel|>analysis<|message|>Graz? No.<|end|><|start|>assistant<|channel|>final<|message|>Orla<|return|>"
+TAGS = "Thinking", "thought", "seed:think", "scratchpad", "mm:think", "longcat_think", "chain_of_thought"
 THINKING = {
+    **{f"<{tag}>Graz?</{tag}>Orla": "Orla" for tag in TAGS},
     "<think>Graz?</think>\n\nOrla": "Orla",
     "\n<think>\nGraz?\n</think>Orla": "Orla",
     "<think>Graz?</think><think>No.</think>Orla": "Orla",
     "<think>Graz?</think>\n<thinking>No.</thinking> Orla": "Orla",
-    "<Thinking>Graz?</Thinking>Orla": "Orla",
-    "<thought>Graz?</thought>Orla": "Orla",
     "<reasoning effort='low'>Graz?</reasoning>Orla": "Orla",
-    "<seed:think>Graz?</seed:think>Orla": "Orla",
-    "<scratchpad>Graz?</scratchpad>Orla": "Orla",
     "<thinking>Graz?</think>Orla": "Orla",
     "<s><|im_start|>assistant\n<think>Graz?</think>Orla": "Orla",
     "[THINK]Graz? No.[/THINK]Orla": "Orla",
-    "<mm:think>Graz?</mm:think>Orla": "Orla",
     "<longcat_think>Graz?</longcat_think >Orla": "Orla",
     "<think >Graz?</think >Orla": "Orla",
-    "<chain_of_thought>Graz?</chain_of_thought>Orla": "Orla",
     "<|think|>Graz?<|/think|>Orla": "Orla",
     "<unused94>thought\nGraz?<unused95>Orla": "Orla",
     '<details type="reasoning" done="true">Graz?</details>Orla': "Orla",
@@ -36,7 +32,6 @@ THINKING = {
     "<|begin_of_thought|>Graz?<|end_of_thought|><|begin_of_solution|>Orla<|end_of_solution|>": "Orla",
     "<|START_THINKING|>Graz?<|END_THINKING|><|START_RESPONSE|>Orla<|END_RESPONSE|>": "Orla",
     "<|channel>thought\nGraz?<channel|>Orla<turn|>": "Orla",
-    "<longcat_think>Graz?</longcat_think>Orla": "Orla",
     "Here are my reasoning steps:\nGraz?\n[BEGIN FINAL RESPONSE]\nOrla\n[END FINAL RESPONSE]<|end|>": "Orla",
     "<think>Graz?</think >Orla": "Orla",
     "<think>Graz?\n< /think>Orla": "Orla",
@@ -176,13 +171,11 @@ def choice(**fields: Any) -> dict[str, Any]:
 
 CALL = [{"id": "1", "type": "function", "function": {"name": "find", "arguments": "{}"}}]
 DOWN = {"code": 502, "message": "upstream is gone"}
+BROKEN = ("error", "abort", "cancelled", "load", "network_error", "ERROR", 3, "insufficient_system_resource")
+FILTERED = ("content_filter", "content_filter: SAFETY", "refusal", "SAFETY", "sensitive")
 FAILURES: dict[str, list[object]] = {
     "resource": [
-        *(
-            reply("An", reason)
-            for reason in ("error", "abort", "cancelled", "load", "network_error", "ERROR", 3)
-        ),
-        reply("An", "insufficient_system_resource"),
+        *(reply("An", reason) for reason in BROKEN),
         choice(error=DOWN),
         choice(finish_reason="error", error="overloaded"),
         reply(error=DOWN),
@@ -208,11 +201,7 @@ FAILURES: dict[str, list[object]] = {
     "refused": [
         reply(None, refusal="I will not."),
         reply([{"type": "refusal", "refusal": "I will not."}]),
-        *(
-            reply("An", reason)
-            for reason in ("content_filter", "content_filter: SAFETY", "refusal", "SAFETY")
-        ),
-        reply("An", "sensitive"),
+        *(reply("An", reason) for reason in FILTERED),
         choice(error={"code": 403, "message": "flagged", "metadata": {"reasons": ["violence"]}}),
     ],
     "input": [
@@ -278,29 +267,15 @@ def test_the_text_of_an_error_is_named_in_all_its_forms(answer: object) -> None:
     assert failure_of(answer) == ("resource", "the answer is an error: upstream is gone")
 
 
-COMPLETE = (
-    "stop",
-    "STOP",
-    "eos",
-    "eos_token",
-    "end_turn",
-    "stop_sequence",
-    "COMPLETE",
-    None,
-    "",
-    {"type": "stop"},
-)
-CUT = (
-    "length",
-    "max_tokens",
-    "MAX_TOKENS",
-    "model_length",
-    "maxOutputTokens",
-    {"type": "length", "length": 8},
-)
+COMPLETE = ("stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence", "COMPLETE", None, "")
+CUT = ("length", "max_tokens", "MAX_TOKENS", "model_length", "maxOutputTokens")
+ENDS = [
+    *((one, False) for one in (*COMPLETE, {"type": "stop"})),
+    *((one, True) for one in (*CUT, {"type": "length", "length": 8})),
+]
 
 
-@pytest.mark.parametrize(("reason", "cut"), [(one, False) for one in COMPLETE] + [(one, True) for one in CUT])
+@pytest.mark.parametrize(("reason", "cut"), ENDS)
 def test_answers_end_by_themselves_or_at_the_limit(reason: object, cut: bool) -> None:
     assert failure_of(reply("Orla", reason)) is None
     assert is_cut(reply("Orla", reason)) == cut

@@ -24,16 +24,6 @@ WIDE = {
 }  # full-width forms: NFKC maps them back
 
 
-@pytest.fixture(scope="module")
-def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return models.t5_folder(tmp_path_factory.mktemp("t5"))
-
-
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return models.causal_folder(tmp_path_factory.mktemp("causal"))
-
-
 def unloaded(kind: str, folder: str) -> Any:
     return make_model(ReaderConfig(kind=kind, model=folder))
 
@@ -98,15 +88,8 @@ def test_causal_reads_written_control_tokens_as_text(
 
 
 def test_ordinary_text_is_tokenised_as_without_protection(t5: str, llama: str) -> None:
-    texts = [
-        "The river Tessel, 1874?",
-        "a < b / s > c",
-        "日本 😀 river",
-        "  two  blanks\nline",
-        "",
-        "<s",
-        "pad unk end",
-    ]
+    texts = ["The river Tessel, 1874?", "a < b / s > c", "日本 😀 river", "  two  blanks\nline"]
+    texts += ["", "<s", "pad unk end"]
     for model in (unloaded("fid", t5), unloaded("causal", llama)):
         plain = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
         assert content(model, *texts) == [tuple(ids) for ids in plain]

@@ -23,16 +23,11 @@ from erag_ray.support.errors import InputError
 
 def retrieved(tiny: Tiny, *, num_passages: int = 3, num_gold: int = 0, **changes: Any) -> TrainConfig:
     """Training on the tiny comparison's questions with the passages of its run ``good``."""
-    files = {
-        "queries": [str(tiny.queries)],
-        "passages": [str(tiny.passages)],
-        "run": [str(tiny.run("good"))],
-        "dataset": "tiny",
-    }
+    files = {"queries": [str(tiny.queries)], "passages": [str(tiny.passages)], "run": [str(tiny.run("good"))]}
     return TrainConfig(
         reader=ReaderConfig(max_prompt_tokens=64),
         scratch=TINY,
-        train=ExamplesConfig(**{**files, **changes}),
+        train=ExamplesConfig(**{**files, "dataset": "tiny", **changes}),
         curriculum=[StageConfig(steps=2, num_passages=[1, num_passages], num_gold=num_gold)],
         out=str(tiny.folder / "trained"),
     )

@@ -304,17 +304,14 @@ def test_rounding_up_never_promises_too_little(value: float) -> None:
 
 def test_a_run_that_scores_nowhere_is_worse_and_by_how_much_is_named() -> None:
     right = scores(0.75, 40, 0)
-    five = of_one(
-        tables_of(
-            {
-                ("noise50", 2): right,
-                ("right", 2): [*right[3:], *right[:3]],
-                ("poison50", 2): [0] * 40,
-                ("half", 2): [value * other for value, other in zip(right, scores(0.5, 40, 1), strict=True)],
-                ("most", 2): [value * other for value, other in zip(right, scores(0.8, 40, 2), strict=True)],
-            }
-        )
-    )
+    utility = {
+        ("noise50", 2): right,
+        ("right", 2): [*right[3:], *right[:3]],
+        ("poison50", 2): [0] * 40,
+        ("half", 2): [value * other for value, other in zip(right, scores(0.5, 40, 1), strict=True)],
+        ("most", 2): [value * other for value, other in zip(right, scores(0.8, 40, 2), strict=True)],
+    }
+    five = of_one(tables_of(utility))
     assert five.answer.startswith("noise50, right or most: noise50 and right lead equally with exact_match ")
     assert "; worse: half by ." in five.answer
     assert f"poison50 by {str(sum(right) / 40)[1:]:0<4}" in five.answer
@@ -351,11 +348,10 @@ def test_34_runs_are_told_apart_and_copies_of_them_change_nothing() -> None:
     assert re.search(r"; worse: run\d+ by \.\d+(, run\d+ by \.\d+){4}, \d+ others$", one.answer)
     six = {key: column for key, column in runs.items() if int(key[0][3:]) % 6 == 0}
     echoes = {(f"{run}_echo{number}", 2): column for (run, _), column in six.items() for number in range(4)}
-    alone, together = (tables_of(utility)[COMPARISONS] for utility in (six, {**six, **echoes}))
-    key = ["run_a", "run_b"]
-    both = alone.filter(annotator="end_to_end").join(
-        together.filter(annotator="end_to_end"), on=key, suffix="_echo"
+    alone, together = (
+        tables_of(utility)[COMPARISONS].filter(annotator="end_to_end") for utility in (six, {**six, **echoes})
     )
+    both = alone.join(together, on=["run_a", "run_b"], suffix="_echo")
     is_significant = both["p_adjusted"] <= 0.05
     assert 0 < is_significant.sum() < both.height
     assert (both["p_adjusted_echo"] <= 0.05).to_list() == is_significant.to_list()
@@ -456,13 +452,8 @@ def test_agreement_is_shown_only_if_five_questions_vary_and_the_label_is_not_the
     assert values["provenance", "half", 1][0] is not None
     assert shown.drop_nulls("value")["ceiling"].null_count() == 0
     # the report shows no other ones
-    report = build_report(tables)
-    texts = [
-        row
-        for one in tables_of_report(report)
-        if one.name.startswith("correlations")
-        for row in rows_of_text(one)
-    ]
+    parts = [one for one in tables_of_report(build_report(tables)) if one.name.startswith("correlations")]
+    texts = [row for one in parts for row in rows_of_text(one)]
     assert texts
     assert not [row for row in texts if row[0] == "erag" and "1.000" in row[2] and "rare" in row[:2]]
 
@@ -470,13 +461,8 @@ def test_agreement_is_shown_only_if_five_questions_vary_and_the_label_is_not_the
 def test_a_contrast_turns_the_sign_of_what_is_better_with_less() -> None:
     utility = {("r", "A", 2): scores(0.5, 60, 0)}
     worse = [1 - value for value in scores(0.5, 60, 0)]
-    tables = pl.concat(
-        [
-            measured(utility),
-            measured({("r", "A", 2): worse}, "distracting"),
-            measured({("r", "A", 2): worse}, "usable"),
-        ]
-    )
+    others = [measured({("r", "A", 2): worse}, name) for name in ("distracting", "usable")]
+    tables = pl.concat([measured(utility), *others])
     made = contrasts(tables, used(utility), numbered(60), settings(statistics=["kendall_tau_b"]))
     rows = {row["annotator_b"]: row for row in made.filter(annotator_a="erag").iter_rows(named=True)}
     # equally good, and opposite
@@ -577,12 +563,11 @@ def test_false_statements_are_rare_in_small_worlds() -> None:
     simulation = import_script("notebooks/verdicts.py")
     for kind in simulation.KINDS:
         for num_runs, count in ((2, 30), (6, 60)):
-            every = [
-                simulation.counts_of(simulation.world(kind, num_runs, count, seed)) for seed in range(20)
-            ]
+            worlds = (simulation.world(kind, num_runs, count, seed) for seed in range(20))
+            every = [simulation.counts_of(world) for world in worlds]
             # 5 % of 20, by a bound that chance passes once in 10,000 tests
             assert sum(one.is_wrong for one in every) <= 6, (kind, num_runs)
-            assert sum(one.num_missed for one in every) <= 0.15 * sum(one.num_pairs for one in every), (
-                kind,
-                num_runs,
+            num_missed, num_pairs = (
+                sum(getattr(one, key) for one in every) for key in ("num_missed", "num_pairs")
             )
+            assert num_missed <= 0.15 * num_pairs, (kind, num_runs)
