@@ -3,18 +3,22 @@
     python notebooks/scale.py make FOLDER NUM_QUESTIONS
     python notebooks/scale.py run FOLDER DELAY_SECONDS OUT [compare.py's options ...]
     python notebooks/scale.py loop FOLDER DELAY_SECONDS NUM_PAIRS
+    python notebooks/scale.py lookup FOLDER NUM_RESPONSES
 
 ``make`` writes questions, a run of 50 documents a question, and passages of 80 invented words, a fifth as many as there
 are pairs. ``run`` reads all pairs, and the first five documents of each list, with the reader ``echo``, which sleeps so
 long for each request. It prints, with seconds since the start, every line that the job says, and every ten seconds the
 memory that the job and each of its readers hold for themselves alone, in GiB. ``loop`` calls the same reader in a plain
-loop over PENDING.
+loop over PENDING. ``lookup`` fills a store with so many responses, 4,000 a file, and prints what a job does with it:
+files, bytes on disk, the seconds of a check of all files, of all keys, of a lookup of all responses and of 10,000 of
+them, the most open files, and the most memory.
 """
 
 from __future__ import annotations
 
 import json
 import pathlib
+import resource
 import subprocess
 import sys
 import threading
@@ -24,17 +28,22 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import psutil
+import pyarrow as pa
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
+from erag_ray.inference.actor import responses_table
 from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.models import make_model
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Case
+from erag_ray.prompts.request import Response
+from erag_ray.store.responses import ResponseStore
 
 DEPTH, FIRST, WORDS, PLACES = 50, 5, 80, 5
 LOOK_SECONDS = 10.0
+FILE_ROWS = 4_000
 GIB = 2**30
 
 
@@ -158,11 +167,44 @@ def loop(shards: pathlib.Path, delay: float, num_pairs: int) -> None:
                 return
 
 
+def lookup(folder: pathlib.Path, count: int) -> None:
+    """What is done with a store of so many responses, as a row of a Markdown table."""
+    store, generator = ResponseStore(str(folder), "echo-0000000000000000"), np.random.default_rng(7)
+    keys = generator.integers(1 << 63, size=(count, 2), dtype=np.uint64)
+    for start in range(0, count, FILE_ROWS):
+        rows = keys[start : start + FILE_ROWS]
+        outputs = [Response(text=f"title {key}", num_prompt_tokens=90) for key in rows[:, 1] % 10**6]
+        requests = pa.table({"question_key": rows[:, 0], "passages_key": rows[:, 1]})
+        store.append(responses_table(requests, store.model, outputs), "job", 20.0, device="CPU")
+    wanted = pl.DataFrame({"question_key": keys[:, 0], "passages_key": keys[:, 1]})
+    steps = (store.repair, store.keys, lambda: store.lookup(wanted), lambda: store.lookup(wanted[:10_000]))
+    process, most, seconds = psutil.Process(), [0], list[float]()
+
+    def count_files() -> None:
+        while True:
+            most[0] = max(most[0], process.num_fds())
+            time.sleep(0.01)
+
+    threading.Thread(target=count_files, daemon=True).start()
+    for step in steps:
+        begun = time.monotonic()
+        step()
+        seconds.append(time.monotonic() - begun)
+    files = [path.stat().st_size for path in folder.rglob("*.parquet")]
+    times = " | ".join(f"{one:.2f}" for one in seconds)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"| {count:,} | {len(files):,}, {sum(files) / 1e6:.0f} MB | {times} | {most[0]} | {memory:.1f} GiB |"
+    )
+
+
 if __name__ == "__main__":
     what, folder, *rest = sys.argv[1:]
     if what == "make":
         make(pathlib.Path(folder), int(rest[0]))
     elif what == "run":
         raise SystemExit(run(pathlib.Path(folder), float(rest[0]), pathlib.Path(rest[1]), rest[2:]))
+    elif what == "lookup":
+        lookup(pathlib.Path(folder), int(rest[0]))
     else:
         loop(pathlib.Path(folder), float(rest[0]), int(rest[1]))

@@ -136,7 +136,7 @@ def test_any_job_of_the_command_line_runs_from_python(
     for name, keys_of_job, words in [
         ("exprt", {}, "unknown job 'exprt'.*Did you mean 'export'"),
         ("gate", {"baselne": "results"}, "baselne.*baseline"),
-        ("gate", {"baseline": f"{compared.folder}/nowhere"}, "nowhere"),
+        ("gate", {"baseline": f"{compared.folder}/nowhere", "out": f"{compared.folder}/other"}, "nowhere"),
     ]:
         with pytest.raises(InputError, match=words):
             er.job(name, **keys_of_job)

@@ -106,19 +106,20 @@ def test_every_request_is_read_once_by_a_reader_that_fails(
 
 
 NUM_ENDS, INTERVAL, LATENCY = 8, 1.0, 0.2
-LOADED = 3.0
-"""Age in seconds of a process that has loaded its model: three in a row that end before are the end of the job."""
 
 
-def end_readers(number: int) -> None:
-    """Send a signal to readers that run, one after the other."""
+def end_readers(number: int, mark: pathlib.Path) -> None:
+    """Send a signal to readers that have answered something, one after the other.
+
+    Three in a row that end while they load are the end of the job.
+    """
     draw, ended = random.Random(number), set[int]()
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 120
     while len(ended) < NUM_ENDS:
         assert time.monotonic() < deadline, f"the job was done after {len(ended)} ends"
-        time.sleep(draw.uniform(0.1, 0.5))
-        readers = [one for one in reader_processes() if one.pid not in ended]
-        for process in [one for one in readers if time.time() > one.create_time() + LOADED][:1]:
+        time.sleep(draw.uniform(0.3, 1.0))
+        have_answered = set(map(int, mark.read_text().split())) - ended
+        for process in [one for one in reader_processes() if one.pid in have_answered][:1]:
             process.send_signal(number)
             ended.add(process.pid)
 
@@ -131,7 +132,7 @@ def drain_a_node(cluster: Cluster, workers: list[Any]) -> None:
     accepted, why = GcsClient(address).drain_node(node, reason, "the machine is taken back", deadline)
     assert accepted, why
     time.sleep(15)
-    assert {process.pid for process in reader_processes()} == set(pids_on(workers[0]))
+    assert not pids_on(workers[1])
     cluster.remove_node(workers[1])
 
 
@@ -140,26 +141,22 @@ def pids_on(worker: Any) -> list[int]:
     return [process.pid for process in raylet.children(recursive=True) if is_reader(process)]
 
 
-@pytest.mark.parametrize("notice", ["SIGTERM", "a drained node", "SIGKILL, which is none"])
+@pytest.mark.parametrize("notice", ["SIGTERM", "a drained node"])
 def test_with_notice_nothing_is_read_twice(
     cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, notice: str
 ) -> None:
     config = on_two_readers(tmp_path)
     reader = dataclasses.replace(config.reader, kind="failing:Counts", simulated_latency_seconds=LATENCY)
-    slow = dataclasses.replace(
-        config, reader=reader, write_every_seconds=INTERVAL, max_error_fraction=1.0, rows_per_block=60
-    )
-    if notice == "a drained node":
-        counts = interrupted(slow, notice, lambda: drain_a_node(*cluster))
-    else:
-        counts = interrupted(slow, notice, lambda: end_readers(getattr(signal, notice.partition(",")[0])))
+    slow = dataclasses.replace(config, reader=reader, write_every_seconds=INTERVAL, rows_per_block=60)
+    ends = {
+        "SIGTERM": lambda: end_readers(signal.SIGTERM, tmp_path / "mark"),
+        "a drained node": lambda: drain_a_node(*cluster),
+    }
+    counts = interrupted(slow, notice, ends[notice])
     assert (counts.lost, counts.repeated, counts.again) == (0, 0, 0)
     num_answers = len((tmp_path / "mark").read_text().splitlines())
     print(f"computed twice: {num_answers - NUM_REQUESTS}")
-    if notice.startswith("SIGKILL"):
-        assert 0 < num_answers - NUM_REQUESTS <= NUM_ENDS * (INTERVAL / LATENCY + 1)
-    else:
-        assert num_answers == NUM_REQUESTS
+    assert num_answers == NUM_REQUESTS
 
 
 def test_readers_start_on_nodes_that_join_and_none_is_missed_when_they_leave(
@@ -168,7 +165,7 @@ def test_readers_start_on_nodes_that_join_and_none_is_missed_when_they_leave(
     made, workers = cluster
     config = dataclasses.replace(on_two_readers(tmp_path), max_readers=8, rows_per_block=10)
     slow = dataclasses.replace(
-        config, reader=dataclasses.replace(config.reader, simulated_latency_seconds=0.2)
+        config, reader=dataclasses.replace(config.reader, simulated_latency_seconds=0.6)
     )
 
     def come_and_go() -> None:
