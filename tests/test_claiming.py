@@ -78,8 +78,8 @@ def test_a_job_that_shows_life_keeps_others_out(tmp_path: pathlib.Path) -> None:
         refuse(tmp_path, own)
 
 
-def test_a_new_folder_is_gone_if_nothing_was_written(tmp_path: pathlib.Path) -> None:
-    with locked(str(tmp_path / "out")):
+def test_new_folders_are_gone_if_nothing_was_written(tmp_path: pathlib.Path) -> None:
+    with locked(str(tmp_path / "results" / "new" / "out")):
         pass
     assert list(tmp_path.iterdir()) == []
 

@@ -129,18 +129,13 @@ class Attempt:
         keys = [] if requests is None else keys_of(requests)
         self._write(Note(keys, num_ends, slowest=slowest))
 
-    def write_reason(self, error: BaseException, slowest: float) -> None:
+    def write_reason(self, reason: str, slowest: float) -> None:
         """Write why this process ends."""
-        reason = " ".join(masked_message(str(error)).split())[:MAX_REASON]
         self._write(self._last._replace(reason=reason, slowest=slowest))
 
     def _write(self, note: Note) -> None:
         self._last = note
         self._folder.write_bytes(json.dumps(note).encode(), *self._path)
-
-    def write_drained(self, slowest: float) -> None:
-        """Write that this process got notice and has written all that it had."""
-        self._write(Note([], reason=DRAINED, slowest=slowest))
 
     def delete(self) -> None:
         """Delete the note: the block is done."""
@@ -212,6 +207,9 @@ class ModelActor:
                 f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
             )
         if coordinator is not None:
+            import ray
+
+            self._node = ray.get_runtime_context().get_node_id()
             self._report(has_written=False)
             threading.Thread(target=self._keep_reporting, daemon=True).start()
             if threading.current_thread() is threading.main_thread():
@@ -241,8 +239,7 @@ class ModelActor:
 
         budget = self._budget
         report = (self._process, self.num_responses, budget.spent, budget.in_flight, has_written)
-        node = ray.get_runtime_context().get_node_id()
-        orders: Orders = ray.get(self._coordinator.report.remote(*report, node))
+        orders: Orders = ray.get(self._coordinator.report.remote(*report, self._node))
         budget.limit, budget.may_grow = orders.limit, orders.may_grow
         self._is_stopping = orders.is_stopping
         if orders.is_draining:
@@ -256,8 +253,7 @@ class ModelActor:
             if self._notice.wait(STOPPING_REPORT_SECONDS if self._is_stopping else REPORT_SECONDS):
                 self._drain()
             if self._is_stopping:
-                if self._writer is not None:
-                    self._writer.write()
+                self._write_responses()
                 has_written = True
             try:
                 self._report(has_written=has_written)
@@ -269,14 +265,18 @@ class ModelActor:
     def _drain(self) -> None:
         """Write what there is, and at the end of the batch in hand the rest, and end this process."""
         try:
-            for seconds in (DRAIN_SECONDS, 0.0):
-                if self._writer is not None:
-                    self._writer.write()
-                self._is_idle.wait(seconds)
+            self._write_responses()
+            if not self._is_idle.is_set():
+                self._is_idle.wait(DRAIN_SECONDS)
+                self._write_responses()
             if self._attempt is not None:
-                self._attempt.write_drained(self._watchdog.slowest)
+                self._attempt.write_reason(DRAINED, self._watchdog.slowest)
         finally:
             os._exit(1)
+
+    def _write_responses(self) -> None:
+        if self._writer is not None:
+            self._writer.write()
 
     def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
         return Isolation(_loaded(config, model, memory_share))
@@ -313,7 +313,8 @@ class ModelActor:
     def _end(self, error: Exception) -> None:
         """End this process, which has lost its GPU or hangs; Ray starts another."""
         if self._attempt is not None:
-            self._attempt.write_reason(error, self._watchdog.slowest)
+            reason = " ".join(masked_message(str(error)).split())[:MAX_REASON]
+            self._attempt.write_reason(reason, self._watchdog.slowest)
         print(masked_traceback(error), file=sys.stderr, flush=True)
         os._exit(1)
 

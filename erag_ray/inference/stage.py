@@ -121,7 +121,7 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
-    done, samples = dict[str, Done](), dict[str, Sample | None]()
+    done, samples = dict[str, Done](), dict[str, Sample]()
     with contextlib.ExitStack() as stack:
         if todo:
             stack.enter_context(readers_session(config))
@@ -137,7 +137,8 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
             except JobError as error:
                 counts = _counts_of_answered(model_plan, config, job, sample, error)
             done[model_plan.id] = dataclasses.replace(counts, seconds=time.monotonic() - start)
-            samples[model_plan.id] = sample
+            if sample is not None:
+                samples[model_plan.id] = sample
     return _seal_responses(config, tables, plan, done, job, costs, samples)
 
 
@@ -176,7 +177,7 @@ def _seal_responses(
     done: Mapping[str, Done],
     job: str,
     costs: pl.DataFrame,
-    samples: Mapping[str, Sample | None],
+    samples: Mapping[str, Sample],
 ) -> Finished:
     """Look up the responses and those of the samples, and seal the stage; ``done``: model -> counts."""
     todo = [model_plan for model_plan in plan.plans if model_plan.id in done]
@@ -190,7 +191,6 @@ def _seal_responses(
     rechecks = [
         recheck(sample, ResponseStore(config.cache_dir, name), responses.filter(model=name), plan)
         for name, sample in samples.items()
-        if sample is not None
     ]
     tables.write(record_run(config, plan, spent), COSTS)
     if plan.answered:
@@ -337,24 +337,22 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
 
 
 def _costs(
-    plan: StagePlan, done: Mapping[str, Done], job: str, samples: Mapping[str, Sample | None]
+    plan: StagePlan, done: Mapping[str, Done], job: str, samples: Mapping[str, Sample]
 ) -> pl.DataFrame:
     """Return the rows of COSTS of a run, without counts for models without new requests."""
     rows = []
     for model_plan in plan.plans:
-        sample = samples.get(model_plan.id)
-        num_again = 0 if sample is None else sample.keys.height
-        num_requests = int(model_plan.counts["distinct"].sum()) + num_again
+        num_requests = int(model_plan.counts["distinct"].sum())
+        if model_plan.id in samples:
+            num_requests += samples[model_plan.id].keys.height
         key = {"stage": plan.stage, "job": job, "model": model_plan.id}
         rows.append(cost_row(key, model_plan.model.config, num_requests, done.get(model_plan.id, Done())))
     return cost_frame(rows)
 
 
-def _split_questions(
-    todo: Sequence[ModelPlan], done: Iterable[Done], samples: Mapping[str, Sample | None]
-) -> str:
+def _split_questions(todo: Sequence[ModelPlan], done: Iterable[Done], samples: Mapping[str, Sample]) -> str:
     """Return a sentence about questions in two blocks, whose shared work was done twice; "" if nothing ran."""
-    again = (sample.table["question"] for sample in samples.values() if sample is not None)
+    again = (sample.table["question"] for sample in samples.values())
     num_questions = sum(model_plan.new["text_key"].n_unique() for model_plan in todo)
     num_questions += sum(len(questions.unique()) for questions in again)
     num_cut = sum(counts.num_questions for counts in done) - num_questions

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -48,7 +48,7 @@ def locked(out: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             folder = Folder(out, is_shared=True)
-            stack.callback(_remove_empty, folder, is_new=not folder.exists())
+            stack.callback(_remove_empty, folder, list(_missing(folder)))
             _mark(folder)
             lease = stack.enter_context(_only_lease(folder))
             ON_FOLDERS.append(lease)
@@ -86,16 +86,23 @@ def _settle(ledger: Ledger, lease: Lease) -> None:
             ledger.settle()
 
 
-def _remove_empty(folder: Folder, *, is_new: bool) -> None:
-    """Delete the marker of a folder in which there is nothing else, and a new folder."""
+def _missing(folder: Folder) -> Iterator[Folder]:
+    """Yield a folder and those above it, while they do not exist."""
+    while folder.path and not folder.exists():
+        yield folder
+        folder = folder.shared(folder.path.rstrip("/").rpartition("/")[0])
+
+
+def _remove_empty(folder: Folder, new: Iterable[Folder]) -> None:
+    """Delete the marker of a folder in which there is nothing else, and the folders that are new and empty."""
     with contextlib.suppress(OSError, pa.ArrowException):
         if not folder.names(LEASES):
             for name in (LEASES, UNFINISHED):
                 folder.prune(name)
             if read_marker(folder) == [] and folder.entries() == [MARKER]:
                 folder.delete(MARKER)
-            if is_new:
-                folder.prune()
+            for empty in new:
+                empty.prune()
 
 
 @contextlib.contextmanager
