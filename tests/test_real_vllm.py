@@ -5,13 +5,18 @@ Run: make test-vllm
 
 from __future__ import annotations
 
+import os
 import pathlib
 import random
 import re
+import signal
+import time
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
 import polars as pl
+import psutil
 import pytest
 from models import some_requests
 from real_vllm import BLOCK_TOKENS, comparison, run_job, serving, write_smollm2
@@ -63,12 +68,12 @@ def requests() -> list[Request]:
     ]
 
 
-def test_vllm_gives_what_transformers_gives_in_any_order(smollm2: str) -> None:
+@pytest.mark.parametrize("place", ["actor", "child"])
+def test_vllm_gives_what_transformers_gives_in_any_order(smollm2: str, place: str) -> None:
     asked = requests()
     answers = {}
-    for kind in ("causal", "vllm"):
-        arguments = ENGINE if kind == "vllm" else {}
-        model = make_model(ReaderConfig(kind=kind, model=smollm2, engine_args=arguments))
+    for kind, keys in (("causal", {}), ("vllm", {"engine_process": place, "engine_args": ENGINE})):
+        model = make_model(ReaderConfig(kind=kind, model=smollm2, **keys))
         load_model(model)
         answers[kind] = dict(model.run(asked))
     order = random.Random(0).sample(range(len(asked)), len(asked))
@@ -111,6 +116,32 @@ def test_the_actor_and_a_real_server_give_the_same_labels(
     keys = ["question_key", "passages_key"]
     assert_alike(outputs["vllm"], outputs["served"], keys, "output", least=200, fraction=0.95)
     assert labels["vllm"]["label"].max() > 0
+
+
+def test_a_killed_engine_loses_no_answer(smollm2: str, base: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    reader = {"kind": "vllm", "model": smollm2, "engine_process": "child", "engine_args": ENGINE}
+    config = {**base, "reader": reader, "write_every_seconds": 1}
+    config |= {"out": str(tmp_path / "out"), "cache_dir": str(tmp_path / "store")}
+    others = engines()
+    with futures.ThreadPoolExecutor() as threads:
+        job = threads.submit(run_job, "compare", config, tmp_path)
+        while not list((tmp_path / "store" / "responses").glob("vllm-*/*.parquet")):
+            assert not job.done(), job.result()
+            time.sleep(0.1)
+        (engine,) = engines() - others
+        os.kill(engine, signal.SIGKILL)
+        job.result()
+    assert answers_of(tmp_path / "store", "vllm").height >= 200
+    assert engines() == others
+
+
+def engines() -> set[int]:
+    """The processes of vLLM's engines on this machine, such as that of the server."""
+    return {
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if (process.info["cmdline"] or [""])[0].startswith("VLLM::EngineCore")
+    }
 
 
 def labels_of(folder: pathlib.Path) -> pl.DataFrame:

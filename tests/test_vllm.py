@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import multiprocessing
+import os
 import pathlib
+import signal
+import subprocess
 import sys
+import threading
+import time
 import types
 from typing import Any
 
@@ -22,6 +28,7 @@ from erag_ray.config.reader import ReaderConfig, output_settings
 from erag_ray.inference.cluster.gpus import process_environment
 from erag_ray.inference.pool import Pool
 from erag_ray.models import make_model
+from erag_ray.models.local.process import EngineLost
 from erag_ray.models.vllm import model as vllm
 from erag_ray.models.vllm.engine import MAX_NEXT, Completed, Engine, EngineRequest, arguments_of, sampling
 from erag_ray.prompts.prompt import FAMILIES, family_prompt, question_first_prompt
@@ -86,6 +93,7 @@ def test_its_fingerprint_has_weights_precision_version_and_arguments_and_not_wha
     base = identity()
     assert base["files"]
     assert identity(engine_args={"gpu_memory_utilization": 0.5}, tensor_parallel_size=2, batch_size=3) == base
+    assert identity(engine_process="child") == base
     assert identity(engine_args={"quantization": "fp8"}) != base
     assert identity(dtype="bfloat16") != base
     monkeypatch.setattr(vllm, "installed_version", lambda: "0.33.0")
@@ -250,6 +258,52 @@ def test_requests_are_fed_as_the_engine_has_room_and_dropped_when_nobody_waits(
         range(50)
     )
     assert fake_engine.most == 4
+
+
+class FakeChild(FakeEngine):
+    """Starts a process, which it waits for without a limit, as vLLM does."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+        self.process.start()
+
+    def step(self) -> list[Any]:
+        if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "1":
+            os.kill(self.process.pid or 0, signal.SIGKILL)
+            threading.Event().wait()
+        return super().step()
+
+
+@pytest.mark.usefixtures("has_vllm", "fake")
+def test_an_engine_whose_process_has_ended_is_lost(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["vllm"], "LLM", FakeChild)
+    requests = [Request(Form(method="generate", prompt=PLAIN, max_new_tokens=8), "Who?")]
+    for place in ("actor", "child"):
+        model = make_model(config(folder, engine_process=place))
+        model.load()
+        if place == "actor":
+            assert len(list(model.run(requests))) == 1
+        else:
+            with pytest.raises(EngineLost, match="vLLM's process has ended"):
+                list(model.run(requests))
+
+
+def test_a_killed_process_takes_its_children_with_it(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "parent.py").write_text(
+        "import multiprocessing, os, signal, time\n"
+        "from erag_ray.models.vllm.children import with_children\n"
+        "if __name__ == '__main__':\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=time.sleep, args=(60,))\n"
+        "    with_children(child.start)\n"
+        "    print(child.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, timeout=60)
+    deadline = time.monotonic() + 20
+    while pathlib.Path(f"/proc/{int(done.stdout)}/exe").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.usefixtures("has_vllm", "fake")

@@ -73,6 +73,10 @@ class EngineKeys(Keys):
     tensor_parallel_size: AtLeast1 = 1
     """vllm: GPUs over which each copy of the model is spread; Ray gives each actor this number, all on one node."""
 
+    engine_process: Literal["actor", "child"] = "actor"
+    """vllm: where its engine runs: in the actor's process, or in a child of it, so that requests are prepared while it
+    computes."""
+
     engine_args: dict[str, Anything] = field(default_factory=dict)
     """vllm: more arguments of vllm.LLM, such as {quantization: fp8, max_model_len: 16384} (prompt and output together
     have at most 8192 tokens otherwise). Part of the model's fingerprint, but for gpu_memory_utilization and

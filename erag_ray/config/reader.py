@@ -20,6 +20,7 @@ SPEED_KEYS = (
     "batch_tokens",
     "simulated_latency_seconds",
     "tensor_parallel_size",
+    "engine_process",
     # how a server is reached
     "base_url",
     "concurrency",

@@ -171,6 +171,9 @@ class SearchConfig(Keys):
     gpus_per_actor: NotNegative = 0.0
     """GPUs of each actor; the index is then on the GPU if the faiss-gpu package is installed."""
 
+    placement_timeout: Above0 | None = 1800.0
+    """Seconds that the job waits while no actor gets the CPUs and GPUs it needs; then it fails (null: no limit)."""
+
     passages_per_shard: AtLeast1 = 1_000_000
     """dense: vectors that one actor loads at a time. The lists do not depend on it."""
 

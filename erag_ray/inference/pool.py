@@ -211,7 +211,14 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
         )
     )
     needs = f"CPU {pool.num_cpus}, GPU {pool.num_gpus:g}"
-    check = functools.partial(PlacementCheck, ModelActor.__name__, needs, config.placement_timeout)
+    check = functools.partial(
+        PlacementCheck,
+        actor=ModelActor.__name__,
+        noun="reader",
+        needs=needs,
+        keys="num_readers or cpus_per_reader",
+        timeout=config.placement_timeout,
+    )
     counted.context.custom_execution_callback_classes.append(check)  # type: ignore[arg-type]
     count = functools.partial(_num_responses, coordinator, work.num_requests, [0])
     shown = progress(count, work.num_requests, f"{pool.size} x {work.model}")

@@ -19,7 +19,7 @@ from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.train.log import watch
 from erag_ray.extras.train.loop import Trainer
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
-from erag_ray.inference.cluster.nodes import nodes_alive
+from erag_ray.inference.cluster.nodes import described, nodes_alive
 from erag_ray.inference.pool import largest_share
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder
@@ -28,6 +28,8 @@ from erag_ray.support.progress import beside
 from erag_ray.support.termination import keep_handler
 
 NUM_RETRIES = 3
+NUM_STARTS = 30
+"""How often workers that wait for CPUs or GPUs are started again, a minute each time; then the job fails."""
 
 
 def train(config: TrainConfig, num_steps: int) -> State:
@@ -54,7 +56,9 @@ def train(config: TrainConfig, num_steps: int) -> State:
         run_config=cast(Any, RunConfig)(
             name="run",
             storage_path=out.at(name),
-            failure_config=FailureConfig(max_failures=NUM_RETRIES),
+            failure_config=cast(Any, FailureConfig)(
+                max_failures=NUM_RETRIES, controller_failure_limit=NUM_STARTS
+            ),
             worker_runtime_env={"env_vars": process_environment(bool(workers.use_gpu))},
         ),
     )
@@ -63,7 +67,15 @@ def train(config: TrainConfig, num_steps: int) -> State:
         beside(watch, pathlib.Path(config.out), num_steps, config.progress),
         keep_handler(signal.SIGINT),
     ):
-        result = trainer.fit()
+        try:
+            result = trainer.fit()
+        except ray.train.ControllerError as error:
+            has = described(nodes_alive())
+            each = workers.resources_per_worker
+            text = (
+                f"{workers.num_workers} workers with {each} each do not start; the nodes have {has}: {error}"
+            )
+            raise JobError(text) from error
     out.remove_tree(name)
     outcome: State | Exception = cast(Any, result).return_value
     if isinstance(outcome, Exception):

@@ -82,18 +82,20 @@ def wait_for_gpus(count: int | None, timeout: float | None) -> None:
 
 
 class PlacementCheck:
-    """Names readers that wait for resources, and ends the job if all of them do for ``timeout`` seconds.
+    """Names actors that wait for resources, and ends the job if all of them do for ``timeout`` seconds.
 
     Ray Data calls it at each step of its loop, also while all actors wait: it is an ExecutionCallback.
 
     Args:
         actor: name of their class.
+        noun: what messages call them.
         needs: what each of them needs, in words.
+        keys: those of the config to lower, in words.
         timeout: seconds; None for no limit.
     """
 
-    def __init__(self, actor: str, needs: str, timeout: float | None) -> None:
-        self._actor, self._needs, self._timeout = actor, needs, timeout
+    def __init__(self, *, actor: str, noun: str, needs: str, keys: str, timeout: float | None) -> None:
+        self._actor, self._noun, self._needs, self._keys, self._timeout = actor, noun, needs, keys, timeout
         self._any_at = self._all_at = self._look_at = time.monotonic()
         self._is_named = False
 
@@ -103,6 +105,9 @@ class PlacementCheck:
     after_execution_succeeds = after_execution_fails = before_execution_starts
 
     def on_execution_step(self, executor: Any) -> None:
+        self.look()
+
+    def look(self) -> None:
         """Count the actors that wait, at most every `LOOK_SECONDS`; raise JobError if all have for too long."""
         now = time.monotonic()
         if now < self._look_at:
@@ -115,17 +120,17 @@ class PlacementCheck:
             self._all_at, self._is_named = now, False
         if now - self._all_at > LINE_SECONDS and not self._is_named:
             self._is_named = True
-            text = f"{num_waiting} of {num_waiting + num_placed} readers wait for resources"
+            text = f"{num_waiting} of {num_waiting + num_placed} {self._noun}s wait for resources"
             logger.warning("%s: %s", text, self._advice())
         if self._timeout is not None and now - self._any_at > self._timeout:
-            text = f"placement_timeout: no reader has had its resources for {now - self._any_at:.0f} s"
+            text = f"placement_timeout: no {self._noun} has had its resources for {now - self._any_at:.0f} s"
             raise JobError(f"{text}: {self._advice()}; {RESUME_ADVICE}")
 
     def _counts(self) -> tuple[int, int]:
         """Return the number of actors that wait for resources, and of those that have a process."""
         job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
         actors = ray._private.state.actors(job_id=job).values()
-        ours = [actor for actor in actors if f"({self._actor})" in actor["ActorClassName"]]
+        ours = [actor for actor in actors if self._actor in actor["ActorClassName"]]
         alive = [actor for actor in ours if actor["State"] != "DEAD"]
         waiting = [actor for actor in alive if actor["State"] in WAITING and not actor["Address"]["Port"]]
         return len(waiting), len(alive) - len(waiting)
@@ -134,6 +139,6 @@ class PlacementCheck:
         free = ray._private.state.available_resources_per_node()
         return (
             f"each needs {self._needs}. The nodes have {described(nodes_alive())}; of these are free "
-            f"{described(list(free.values()))}. Stop what else runs there, add nodes, or lower num_readers or "
-            "cpus_per_reader; placement_timeout says how long a job waits"
+            f"{described(list(free.values()))}. Stop what else runs there, add nodes, or lower {self._keys}; "
+            "placement_timeout says how long a job waits"
         )

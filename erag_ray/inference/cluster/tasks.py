@@ -14,7 +14,7 @@ import ray.util
 
 from erag_ray.config.retrieval import SearchConfig
 from erag_ray.inference.cluster.gpus import check_gpus, process_environment
-from erag_ray.inference.cluster.nodes import gpu_rooms, nodes_alive
+from erag_ray.inference.cluster.nodes import LOOK_SECONDS, PlacementCheck, gpu_rooms, nodes_alive
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.models.local.process import is_gpu_lost
 from erag_ray.store.sharded_tasks import Tasks
@@ -33,8 +33,17 @@ def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks],
         size = num_actors(config, nodes_alive())
         # without enough CPUs for all actors, let them share the CPUs
         has_room = size * config.cpus_per_actor <= ray.cluster_resources().get("CPU", 0)
+        num_cpus = config.cpus_per_actor if has_room else 0
+        needs = f"CPU {num_cpus}, GPU {config.gpus_per_actor:g}"
+        check = PlacementCheck(
+            actor=TaskActor.__name__,
+            noun="search actor",
+            needs=needs,
+            keys="search.num_actors or search.cpus_per_actor",
+            timeout=config.placement_timeout,
+        )
         options = {
-            "num_cpus": config.cpus_per_actor if has_room else 0,
+            "num_cpus": num_cpus,
             "num_gpus": config.gpus_per_actor,
             "runtime_env": {"env_vars": process_environment(config.gpus_per_actor)},
             "max_restarts": -1,
@@ -42,7 +51,7 @@ def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks],
         }
         actors = [_Actor.options(**options).remote() for _ in range(size)]
         try:
-            yield lambda tasks: _do(tasks, actors, show)
+            yield lambda tasks: _do(tasks, actors, check, show)
         finally:
             for actor in actors:
                 ray.kill(actor)
@@ -90,16 +99,19 @@ class TaskActor:
 _Actor: Any = ray.remote(TaskActor)
 
 
-def _do(tasks: Tasks, actors: list[Any], show: bool) -> None:
+def _do(tasks: Tasks, actors: list[Any], check: PlacementCheck, show: bool) -> None:
     pool: Any = ray.util.ActorPool(actors)
-    settings = dict(tasks.settings)
+    settings, count = dict(tasks.settings), 0
+    for task in tasks.numbers:
+        pool.submit(lambda actor, number: actor.do.remote(tasks.worker, settings, number), task)
     with counted(tasks.noun, len(tasks.numbers), show=show) as on_progress:
-        done = pool.map_unordered(
-            lambda actor, number: actor.do.remote(tasks.worker, settings, number), tasks.numbers
-        )
         try:
-            for count, _ in enumerate(done, 1):
-                on_progress(count)
+            while pool.has_next():
+                with contextlib.suppress(TimeoutError):
+                    pool.get_next_unordered(timeout=LOOK_SECONDS)
+                    count += 1
+                    on_progress(count)
+                check.look()
         except ray.exceptions.RayActorError as error:
             text = f"{tasks.noun}: a task ended its process {TASK_RETRIES + 1} times. See Ray's worker logs"
             raise JobError(text) from error

@@ -20,12 +20,11 @@ from erag_ray.models.local.devices import device
 from erag_ray.models.local.memory import is_out_of_memory, room_on
 from erag_ray.models.local.process import EngineLost
 from erag_ray.models.local.word_cache import Ids
+from erag_ray.models.vllm.children import are_alive, result_of_child, with_children
 from erag_ray.support.errors import JobError
 from erag_ray.support.user_code import one_line
 
 ENVIRONMENT = {
-    # in this process, so that the engine ends with it and errors are not wrapped
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
@@ -85,13 +84,15 @@ class Engine:
     def __init__(self, config: ReaderConfig, folder: str, max_length: int, memory_share: float) -> None:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(config.engine_process == "child"))
         import vllm
 
         # the default of vLLM is one thread
         os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
         try:
             with hidden(ODD_MODULE):
-                self.llm = vllm.LLM(**arguments_of(config, folder, max_length, memory_share))
+                arguments = arguments_of(config, folder, max_length, memory_share)
+                self.llm, self._children = with_children(lambda: vllm.LLM(**arguments))
         except (ValueError, TypeError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
@@ -118,7 +119,8 @@ class Engine:
                     if output.finished:
                         yield *in_flight.pop(output.request_id), output
         finally:
-            self._engine.abort_request(list(in_flight))
+            if are_alive(self._children):
+                self._engine.abort_request(list(in_flight))
 
     def _add(self, request: EngineRequest) -> str:
         name = str(next(self._names))
@@ -130,10 +132,9 @@ class Engine:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         try:
-            outputs: list[Any] = self._engine.step()
+            return result_of_child(self._engine.step, self._children)
         except EngineDeadError as error:
             raise EngineLost(f"vLLM has ended: {error.__cause__ or error}") from error
-        return outputs
 
 
 @contextlib.contextmanager

@@ -1,0 +1,80 @@
+"""Child processes that compute for this one, such as vLLM's engine: they end with it, and it sees when one ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from multiprocessing.process import BaseProcess
+from typing import TypeVar
+
+from erag_ray.models.local.process import EngineLost
+
+T = TypeVar("T")
+LOOK_SECONDS = 1.0
+"""The time between two looks whether a child has ended."""
+GUARD = """
+import contextlib, signal, sys
+sys.stdin.read()
+for descriptor in sys.argv[1:]:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(int(descriptor), signal.SIGKILL)
+"""
+"""A program that waits for the end of its parent, which closes its input, and kills processes then."""
+
+
+def with_children(start: Callable[[], T]) -> tuple[T, Sequence[BaseProcess]]:
+    """Call a function; return its result, and the processes that it has started by `multiprocessing`.
+
+    They are killed when this process has ended, also by SIGKILL: vLLM's engine would keep its GPU for ever.
+    """
+    others = multiprocessing.active_children()
+    result = start()
+    children = [child for child in multiprocessing.active_children() if child not in others]
+    if children:
+        _guard(children)
+    return result, children
+
+
+def _guard(children: Sequence[BaseProcess]) -> None:
+    # unlike a number, a descriptor is never that of another process later
+    descriptors = [os.pidfd_open(child.pid) for child in children if child.pid]
+    # nobody closes the second end before this process ends
+    end, _ = os.pipe()
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, True)
+    command = [sys.executable, "-S", "-E", "-c", GUARD, *map(str, descriptors)]
+    # a session of its own: Ctrl-C does not end it
+    os.posix_spawn(sys.executable, command, {}, file_actions=[(os.POSIX_SPAWN_DUP2, end, 0)], setsid=True)
+    for descriptor in (end, *descriptors):
+        os.close(descriptor)
+
+
+def are_alive(children: Sequence[BaseProcess]) -> bool:
+    return all(child.is_alive() for child in children)
+
+
+def result_of_child(ask: Callable[[], T], children: Sequence[BaseProcess]) -> T:
+    """Call a function that waits for a child; vLLM's ``step`` waits for ever if that has ended.
+
+    Raises:
+        EngineLost: a child has ended.
+    """
+    if not children:
+        return ask()
+    result = futures.Future[T]()
+
+    def call() -> None:
+        try:
+            result.set_result(ask())
+        except Exception as error:
+            result.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    while not futures.wait([result], LOOK_SECONDS).done:
+        if not are_alive(children):
+            raise EngineLost("vLLM's process has ended")
+    return result.result()
