@@ -41,7 +41,6 @@ from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import LABELS, UTILITY
-from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
 KINDS = ("fid", "ipa", "causal")
@@ -407,7 +406,7 @@ def test_a_dataset_whose_score_needs_whole_outputs_is_read_as_ever(real: Tiny, r
 
 
 @pytest.mark.long
-def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
+def test_claims_get_a_label_each_by_the_likelier_verdict(
     real: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = real.with_config(dataset="fever", annotators=["erag"])
@@ -420,11 +419,6 @@ def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
     found = table(chosen, LABELS)
     assert found["reader"].unique().to_list() == whole["reader"].unique().to_list()
     assert found.height == whole.height == stored(chosen, plan, VERDICT)
-    summary = TableStore(f"{chosen.config.out}").folder.read_bytes("compare", "manifest.json").decode()
-    assert f" of {whole.height} cases with both" in summary
-    assert (
-        "chose the verdict that it generates in" in pathlib.Path(chosen.config.out, "report.md").read_text()
-    )
 
 
 # --- titles ---

@@ -306,7 +306,6 @@ class ModelActor:
         self._is_idle.set()
         yield {
             "notes": [json.dumps(self._notes)],
-            "num_questions": [pc.count_distinct(requests.column("question")).as_py()],
             "peak_memory_bytes": [peak_memory_bytes()],
         }
 

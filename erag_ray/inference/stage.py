@@ -29,7 +29,6 @@ from erag_ray.measures.scores import JUDGEMENTS
 from erag_ray.models import model_class
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judgement
-from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import as_frame
@@ -195,16 +194,7 @@ def _seal_responses(
     tables.write(record_run(config, plan, spent), COSTS)
     if plan.answered:
         _seal_outputs(tables, plan, plan.answered, responses)
-    _seal(
-        config,
-        tables,
-        plan,
-        responses,
-        collected,
-        _split_questions(todo, done.values(), samples)
-        + _note_counts(done.values())
-        + "".join(f" {result}" for result in rechecks),
-    )
+    _seal(config, tables, plan, responses, collected, [*_noted(done.values()), *map(str, rechecks)])
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
@@ -241,17 +231,13 @@ def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
 
 def _with_unspent(config: JobConfig, costs: pl.DataFrame, model: str) -> JobConfig:
     """Return the config with what is left of ``max_cost`` for a model."""
-    left = _left_of_cost(config, costs, model)
-    if left is not None and left <= 0:
+    if config.max_cost is None:
+        return config
+    left = config.max_cost - math.fsum(costs.filter(model=model)["price"].drop_nulls())
+    if left <= 0:
         text = f"max_cost: all of {config.max_cost:.4f} is spent before these requests to {model}"
         raise JobError(f"{text}; responses are kept; run the job again to spend up to max_cost again")
     return dataclasses.replace(config, max_cost=left)
-
-
-def _left_of_cost(config: JobConfig, costs: pl.DataFrame, model: str) -> float | None:
-    """Return what is left of ``max_cost`` for a model; None without a limit."""
-    spent = math.fsum(costs.filter(model=model)["price"].drop_nulls())
-    return None if config.max_cost is None else config.max_cost - spent
 
 
 def reads_here(config: JobConfig) -> bool:
@@ -350,22 +336,14 @@ def _costs(
     return cost_frame(rows)
 
 
-def _split_questions(todo: Sequence[ModelPlan], done: Iterable[Done], samples: Mapping[str, Sample]) -> str:
-    """Return a sentence about questions in two blocks, whose shared work was done twice; "" if nothing ran."""
-    again = (sample.table["question"] for sample in samples.values())
-    num_questions = sum(model_plan.new["text_key"].n_unique() for model_plan in todo)
-    num_questions += sum(len(questions.unique()) for questions in again)
-    num_cut = sum(counts.num_questions for counts in done) - num_questions
-    return f" {num_cut:,} of {num_questions:,} new questions were split over two blocks." if todo else ""
-
-
-def _note_counts(done: Iterable[Done]) -> str:
-    """Return a sentence with the counts of notes on new outputs; "" if there are none."""
+def _noted(done: Iterable[Done]) -> Iterator[str]:
+    """Yield a sentence with the counts of notes on new outputs, if there are any."""
     counts = Counter[str]()
     for model_counts in done:
         counts.update(model_counts.notes)
     parts = [f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items())]
-    return f" Of the new outputs: {', '.join(parts)}." if parts else ""
+    if parts:
+        yield f"Of the new outputs: {', '.join(parts)}."
 
 
 def _seal(
@@ -374,7 +352,7 @@ def _seal(
     plan: StagePlan,
     responses: pl.DataFrame,
     collected: Sequence[_Collected],
-    remarks: str,
+    remarks: Sequence[str],
 ) -> None:
     # null without responses: all requests may be score-only
     tokens = responses.select(pl.col("num_prompt_tokens").mean()).item() or 0
@@ -382,15 +360,14 @@ def _seal(
     cut_question = responses.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0
     summary = (
         f"Over all responses used: {tokens:.0f} prompt tokens each, passages cut in "
-        f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{remarks}"
+        f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors."
     )
     of_models = [f"{note}." for model_plan in plan.plans for note in model_plan.model.notes()]
-    by_kind = [*_agreement(config, plan, responses), *_judged(plan, responses)]
-    summary = " ".join([summary, *of_models, *_mixed_devices(collected), *by_kind])
+    sentences = [summary, *remarks, *of_models, *_mixed_devices(collected), *_judged(plan, responses)]
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
-        "summary": summary,
+        "summary": " ".join(sentences),
         "num_requests": plan.requests.height,
         "num_responses": responses.height,
         "num_repeated_keys": sum(entry.num_repeats for entry in collected),
@@ -416,27 +393,6 @@ def _mixed_devices(collected: Iterable[_Collected]) -> Iterator[str]:
         if len(entry.devices) > 1:
             counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(entry.devices.items()))
             yield f"Warning: responses of {entry.model} are from different devices or versions: {counts}."
-
-
-def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
-    """Yield how often the likelier verdict equals the generated answer, for requests with both in the store."""
-    if plan.replaced_answers is None or plan.answered is None:
-        return
-    on = ["reader", "query_id", "doc_id"]
-    single = plan.replaced_answers.with_columns(doc_id=pl.col("doc_ids").list.first())
-    for pair, use in plan.uses.items():
-        if use.kind is VERDICT:
-            chosen = fold({pair: use}, plan.requests, responses, plan.answered.queries)[ANSWER]
-            requests = single.join(chosen.filter(reader=use.reader), on=on, nulls_equal=True)
-            cached = [
-                ResponseStore(config.cache_dir, name).lookup(requests)[0]
-                for name in requests["model"].unique()
-            ]
-            both = requests.join(pl.concat(cached), on=["model", *KEY_COLUMNS]).drop_nulls(
-                ["output", "value"]
-            )
-            equal = both.filter(pl.col("output") == pl.col("value")).height
-            yield f"{use.reader} chose the verdict that it generates in {equal:,} of {both.height:,} cases with both."
 
 
 def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:

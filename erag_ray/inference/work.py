@@ -62,8 +62,6 @@ class Done:
     """
 
     num_responses: int = 0
-    num_questions: int = 0
-    """Sum over blocks: a question that is split over two blocks counts twice."""
     num_prompt_tokens: int = 0
     num_output_tokens: int = 0
     seconds: float = 0.0
@@ -82,10 +80,8 @@ def sum_counts(counts: pa.Table, store: ResponseStore, job: str) -> Done:
     notes = Counter[str]()
     for text in counts["notes"].to_pylist():
         notes.update(json.loads(text))
-    num_questions, peak = pc.sum(counts["num_questions"]).as_py(), pc.max(counts["peak_memory_bytes"]).as_py()
-    return Done(
-        **store.totals_by(job), num_questions=num_questions, peak_memory_bytes=peak, notes=dict(notes)
-    )
+    peak = pc.max(counts["peak_memory_bytes"]).as_py()
+    return Done(**store.totals_by(job), peak_memory_bytes=peak, notes=dict(notes))
 
 
 def cost_row(

@@ -103,8 +103,6 @@ class StagePlan:
     """QUERIES."""
     answered: Answered | None = None
     """Questions and lists of its outputs, if these are complete answers of the reader."""
-    replaced_answers: pl.DataFrame | None = None
-    """REQUESTS for the answers that verdicts replace: some may be cached."""
     given: pl.DataFrame = dataclasses.field(default_factory=NO_ANSWERS.clone)
     """`output_tables.ANSWERS` that need no request."""
 
@@ -326,19 +324,7 @@ def plan_lists(
             )
             for name, model in progress.each(models.items(), "models")
         ]
-        replaced = _replaced_answers(config, inputs, lists_with_dataset, documents)
-    return StagePlan(stage=stage, plans=plans, uses=uses, queries=inputs.queries, replaced_answers=replaced)
-
-
-def _replaced_answers(
-    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, documents: Documents
-) -> pl.DataFrame | None:
-    verdicts = lists.filter(kind=VERDICT.name).with_columns(kind=pl.lit(ANSWER.name))
-    if verdicts.is_empty():
-        return None
-    names = verdicts["dataset"].unique().sort()
-    uses = {(ANSWER.name, name): use_of(ANSWER, config, inputs.datasets[name])[0] for name in names}
-    return build_requests(verdicts, inputs.queries, documents, uses)
+    return StagePlan(stage=stage, plans=plans, uses=uses, queries=inputs.queries)
 
 
 def _plan(
