@@ -18,8 +18,8 @@ from scripts import import_script
 from tiny import Tiny, kilt_line, passage_line
 
 from erag_ray.analyses.parts.formats import rows_of_text
-from erag_ray.analyses.table_1 import agreement_by_depth
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.extras.papers.figures import agreement_by_depth
 from erag_ray.extras.world.config import WorldConfig
 
 ROOT = pathlib.Path(__file__).parents[1]

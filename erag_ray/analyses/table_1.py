@@ -1,18 +1,14 @@
-"""The paper's Table 1 over all datasets of a job, with intervals, and the data of its Figures 1 to 3.
-
-Salemi & Zamani, SIGIR 2024.
-"""
+"""The paper's Table 1 (Salemi & Zamani, SIGIR 2024) over all datasets of a job, with intervals."""
 
 from __future__ import annotations
 
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.agreement import best_measures
 from erag_ray.analyses.contract import Analysis, Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.means import MEANS
@@ -23,9 +19,6 @@ from erag_ray.analyses.parts.shapes import Row, crosstab, estimate, names, part_
 from erag_ray.analyses.settings import OWN_LIST
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.data.datasets.tasks import DATASETS, known_name
-
-VALUES = ["value", "low", "high", "num_queries"]
-CURVE_COLUMNS = ["annotator", "measure", "depth", *VALUES]
 
 
 def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
@@ -108,55 +101,6 @@ def _over_fewer(selected: pl.DataFrame) -> Iterator[str]:
             f"{row['num_queries']} of {row['all']} ({row['dataset']})" for row in part.to_dicts()
         )
         yield f"Queries with labels of {annotator} to this depth: {listed}."
-
-
-def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, statistic: str) -> pl.DataFrame:
-    """Return each annotator's agreement at each depth, by the measure that agrees best in Table 1.
-
-    The paper's Figure 1 (Salemi & Zamani, SIGIR 2024). Measures are taken over the whole list, ideals over the run's
-    own. For the depth of Table 1 see `table_depths`.
-
-    Returns:
-        Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
-    """
-    selected = whole_lists(correlations).filter(dataset=dataset, run_id=run, statistic=statistic)
-    best = best_measures(selected, [run])
-    chosen = selected.join(best, on=["annotator", "measure"], how="semi")
-    return in_reading_order(chosen.sort("depth")).select(CURVE_COLUMNS)
-
-
-def agreement_by_reader(
-    jobs: Mapping[str, pl.DataFrame], depth: int, statistic: str, annotator: str = "erag"
-) -> pl.DataFrame:
-    """Return an annotator's agreement at one depth for several readers, by the measure that agrees best over all.
-
-    The paper's Figures 2 and 3 (Salemi & Zamani, SIGIR 2024), for every run.
-
-    Args:
-        jobs: name of a reader -> CORRELATIONS of a job with it.
-        depth: number of documents.
-        statistic: a key of `agreement.STATISTICS`.
-        annotator: the annotator.
-
-    Returns:
-        Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has. A measure
-        that lacks a value for a reader is chosen only if every measure does.
-    """
-    selection = {"annotator": annotator, "depth": depth, "statistic": statistic}
-    parts = [
-        whole_lists(table).filter(**selection).with_columns(reader=pl.lit(name))
-        for name, table in jobs.items()
-    ]
-    key = ["dataset", "run_id", "measure"]
-    rows = pl.concat(parts).select(*key, "reader", *VALUES)
-    shared = rows.filter(pl.col("reader").n_unique().over("dataset", "run_id") == len(jobs))
-    # null unless every reader has a value
-    means = shared.group_by(key).agg(
-        mean=pl.when(pl.col("value").count() == len(jobs)).then(pl.col("value").mean())
-    )
-    ordered = means.sort(*key[:2], "mean", "measure", descending=[False, False, True, False], nulls_last=True)
-    best = ordered.unique(key[:2], keep="first", maintain_order=True)
-    return best.drop("mean").join(shared, on=key, maintain_order="left")
 
 
 def show_all(results: Results) -> Iterator[Table]:

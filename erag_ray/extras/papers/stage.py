@@ -12,10 +12,15 @@ from erag_ray.analyses.order import table_depths, whole_lists
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.analyses.parts.model import Figure, Report, Section, Table, Verdict
 from erag_ray.analyses.parts.shapes import figures_of, part_name, parts_of
-from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, published_table_1, table_1
+from erag_ray.analyses.table_1 import published_table_1, table_1
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_tables
-from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
+from erag_ray.extras.papers.figures import (
+    agreement_by_depth,
+    agreement_by_reader,
+    agreement_of_readers,
+    figure_1,
+)
 from erag_ray.extras.papers.published import published_reproduction, reproduction_table
 from erag_ray.measures.agreement import STATISTICS
 from erag_ray.report.charts import svg
