@@ -856,6 +856,13 @@ def test_no_more_is_spent_than_max_cost_and_all_that_was_paid_for_is_kept(
     assert stored == len(server.asked)
     spent = sum(len(asked.prompt) // 4 for asked in server.asked)
     assert 200 <= spent < 200 + 3 * 100
+    over_all = bounded.with_config(max_cost_over="attempts")
+    code, said = job("compare", over_all)
+    assert (code, len(server.asked)) == (1, stored)
+    assert "max_cost: all of 200.0000 is spent before these requests" in said
+    assert "set a higher max_cost to go on" in said
+    assert job("compare", over_all.with_config(max_cost=spent + 200.0))[0] == 1
+    assert spent + 200 <= sum(len(asked.prompt) // 4 for asked in server.asked) < spent + 200 + 3 * 100
     code, said = job("compare", bounded.with_config(max_cost=1e9))
     assert code == 0, said
     assert set(server.times.values()) == {1}

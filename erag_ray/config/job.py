@@ -250,6 +250,9 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Served models with price_per_million: stop, with all that was answered kept, once the new requests of one model
     have cost so much, as reader and as judge together (null: no limit)."""
 
+    max_cost_over: Literal["start", "attempts"] = "start"
+    """What max_cost limits: what this start of the job costs, or also what earlier ones with the same out have cost."""
+
     max_batch_seconds: Above0 | Literal["auto"] | None = "auto"
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
     longer by itself becomes an error. auto: 20 times the slowest batch of the process, at least ten minutes, and an

@@ -23,7 +23,7 @@ from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
 from erag_ray.inference.recheck import Sample, recheck, sample_of
 from erag_ray.inference.values import Values, fold
-from erag_ray.inference.work import Done, Work, cost_frame, cost_row, record_run
+from erag_ray.inference.work import Done, Work, cost_frame, cost_row, record_run, runs_before
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import JUDGEMENTS
 from erag_ray.models import model_class
@@ -119,6 +119,9 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     costs = as_frame(COSTS.empty()) if earlier is None else earlier
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
+    charged = costs
+    if config.max_cost_over == "attempts":
+        charged = pl.concat([costs, runs_before(config, plan, costs)])
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
     done, samples = dict[str, Done](), dict[str, Sample]()
     with contextlib.ExitStack() as stack:
@@ -127,7 +130,7 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
             stack.enter_context(_enough_space(config, sum(model_plan.new.height for model_plan in todo)))
         record_run(config, plan, _costs(plan, done, job, samples))
         for model_plan in todo:
-            start, limited = time.monotonic(), _with_unspent(config, costs, model_plan.id)
+            start, limited = time.monotonic(), _with_unspent(config, charged, model_plan.id)
             may_differ = not model_plan.model.is_repeatable or are_on_gpus(config, model_plan)
             sample = sample_of(model_plan, config.recheck_fraction, config.seed) if may_differ else None
             run_work = run_in_process if reads_here(config) else run
@@ -236,7 +239,9 @@ def _with_unspent(config: JobConfig, costs: pl.DataFrame, model: str) -> JobConf
     left = config.max_cost - math.fsum(costs.filter(model=model)["price"].drop_nulls())
     if left <= 0:
         text = f"max_cost: all of {config.max_cost:.4f} is spent before these requests to {model}"
-        raise JobError(f"{text}; responses are kept; run the job again to spend up to max_cost again")
+        again = "run the job again to spend up to max_cost again"
+        advice = again if config.max_cost_over == "start" else "set a higher max_cost to go on"
+        raise JobError(f"{text}; responses are kept; {advice}")
     return dataclasses.replace(config, max_cost=left)
 
 

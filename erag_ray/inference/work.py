@@ -109,16 +109,22 @@ def cost_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
 
 def record_run(config: JobConfig, plan: StagePlan, costs: pl.DataFrame) -> pl.DataFrame:
     """Record the rows of a run; return COSTS of all runs of its stage: first these, then those of earlier ones."""
+    earlier = runs_before(config, plan, costs).filter(stage=plan.stage)
+    if costs.height:
+        Folder(config.out).write_parquet(costs.to_arrow(), ATTEMPTS, f"{costs['job'][0]}.parquet")
+    return pl.concat([costs, earlier.with_columns(num_requests=pl.lit(0, pl.Int64))])
+
+
+def runs_before(config: JobConfig, plan: StagePlan, costs: pl.DataFrame) -> pl.DataFrame:
+    """Return COSTS of all recorded runs but those in ``costs``; with prices for the models of ``plan``."""
     folder, rows = Folder(config.out), list[dict[str, Any]]()
     for info in folder.infos(ATTEMPTS):
         # a record that cannot be read is left out
         with contextlib.suppress(*UNREADABLE):
             for row in folder.read_parquet(ATTEMPTS, info.base_name).to_pylist():
-                if row["stage"] == plan.stage and row["job"] not in costs["job"]:
+                if row["job"] not in costs["job"]:
                     rows.append(row if row["num_reader_calls"] else _by_store(row, info.mtime, config, plan))
-    if costs.height:
-        folder.write_parquet(costs.to_arrow(), ATTEMPTS, f"{costs['job'][0]}.parquet")
-    return pl.concat([costs, cost_frame(rows).with_columns(num_requests=pl.lit(0, pl.Int64))])
+    return cost_frame(rows)
 
 
 def _by_store(
