@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -22,7 +23,7 @@ from erag_ray.analyses.agreement import (
     cost_against_agreement,
     requests_by_annotator,
 )
-from erag_ray.analyses.comparisons import COMPARISONS, run_differences
+from erag_ray.analyses.comparisons import COMPARISONS, run_differences, show_all
 from erag_ray.analyses.contract import View
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS, utility_by_depth
@@ -167,6 +168,21 @@ def test_pairs_that_were_not_compared_are_counted_and_runs_beyond_the_scope_left
     assert [row["pair"] for row in data_of(figure)] == ["A - B"]
     assert "Not compared: 1 of 2" in figure.caption
     assert figure_of(run_differences, scope("A", "C"), comparisons=comparisons_of(rows[1:2])) is None
+
+
+def test_the_best_run_is_compared_by_each_score_of_a_dataset() -> None:
+    rows = comparisons_of([("A", "B", 2, 0.1, 0.2), ("A", "B", 1, 0.3, 0.2)])
+    several = pl.concat(
+        [rows, rows.with_columns(score=pl.lit("f1"), difference=-0.4), rows.with_columns(dataset=pl.lit("e"))]
+    )
+    whole = dataclasses.replace(results(comparisons=several), rankings={"d": ["B", "A"], "e": ["A", "B"]})
+    (table,) = show_all(whole)
+    shown = [[cell.value for cell in row[:4]] for row in table.rows]
+    assert shown == [
+        ["d", "B - A", "utility@2 by em", -0.1],
+        ["d", "B - A", "utility@2 by f1", 0.4],
+        ["e", "A - B", "utility@2", 0.1],
+    ]
 
 
 def utility_of(values: dict[str, Sequence[float | None]], ids: Sequence[str] | None = None) -> pl.DataFrame:

@@ -19,9 +19,9 @@ from erag_ray.analyses.paired import (
     pair_name,
     paired_caption,
 )
-from erag_ray.analyses.parts.formats import counted, utility_name
-from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
-from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
+from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.model import Figure, Finding, Part, Table
+from erag_ray.analyses.parts.shapes import listing, name_field, rows_of
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.analyses.standing import Pairs, Standing
 from erag_ray.annotators import label_sign
@@ -132,15 +132,18 @@ def show_all(results: Results) -> Iterator[Table]:
         of_dataset = used.filter(dataset=dataset)
         deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max())
         best, others = ranking[:1], ranking[1:MAX_RUNS]
-        from_best = _exchanged(deepest, pl.col("run_b").is_in(best)).filter(pl.col("run_a").is_in(best))
-        against = {row["run_b"]: row for row in rows_of(from_best)}
-        rows += [against[run] for run in others if run in against]
+        parts = list(by_utility(deepest))
+        for (score, name), part in parts:
+            from_best = _exchanged(part, pl.col("run_b").is_in(best)).filter(pl.col("run_a").is_in(best))
+            against = {row["run_b"]: row for row in rows_of(from_best)}
+            quantity = f"{name} by {score}" if len(parts) > 1 else name
+            rows += [{**against[run], "quantity": quantity} for run in others if run in against]
     yield listing(
         rows,
         (
             name_field("dataset", "dataset"),
             name_field("runs", pair_name),
-            field("by", lambda row: utility_name(row["depth"]), Format.TEXT),
+            name_field("by", "quantity"),
             *DIFFERENCE_FIELDS,
         ),
         name="comparisons",
