@@ -59,6 +59,13 @@ def test_intervals_draw_questions() -> None:
     assert (low, high) == CLOSE(tuple(np.quantile(drawn, [0.05, 0.95])))
 
 
+def test_there_is_no_interval_where_too_many_resamples_have_no_value() -> None:
+    # one of six questions differs: a third of the resamples lacks it
+    items, questions = np.array([[True, True]] * 5 + [[False, False]]), np.arange(6)
+    weights = resample_weights(6, 300, 3)
+    assert with_interval(kappa, pair_counts(items), questions, weights, 0.9) == (1.0, None, None)
+
+
 def naive_kappa(items: Any) -> float:
     agree = np.mean(items[:, 0] == items[:, 1])
     one, other = items.mean(axis=0)

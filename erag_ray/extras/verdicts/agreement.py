@@ -18,6 +18,7 @@ from erag_ray.analyses.columns import table_of, with_first
 from erag_ray.analyses.contract import Evaluation
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.measures.agreement import (
+    MAX_UNDEFINED_SHARE,
     TIE_DIGITS,
     Interval,
     Weights,
@@ -54,6 +55,9 @@ SCORES = ("exact_match", "match", "token_f1")
 ACCEPTS = 0.5
 OUTPUTS, DOCUMENTS, AMONG_PEOPLE = "outputs", "documents", "people"
 CONSTANT = "all verdicts are the same"
+NO_INTERVAL = (
+    f"no interval: all verdicts are the same in more than {MAX_UNDEFINED_SHARE:.0%} of the resamples"
+)
 COUNTS = ("num_both", "num_only_rater", "num_only_people", "num_neither")
 Row = Mapping[str, object]
 
@@ -106,7 +110,7 @@ def with_interval(
     weights: Weights,
     confidence: float,
 ) -> Interval:
-    """Return a statistic of the sum of items, with its percentile interval over the resamples that have a value.
+    """Return a statistic of the sum of items, with its percentile interval, if most resamples have a value.
 
     A resample draws whole questions: ``items`` are [num_items, n], ``questions`` [num_items] the number of each item's
     question, ``weights`` [num_resamples, num_questions].
@@ -119,7 +123,7 @@ def with_interval(
     if weights.shape[1] < 2:
         return value, None, None
     drawn = np.round(statistic(weights.astype(np.float64) @ by_question), TIE_DIGITS)
-    return value, *percentiles(drawn[~np.isnan(drawn)], confidence)
+    return value, *percentiles(drawn, confidence)
 
 
 def judged_items(evaluation: Evaluation) -> pl.DataFrame:
@@ -230,7 +234,9 @@ def _row(evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, value
     statistic = kappa if row["statistic"] == "kappa" else alpha
     weights = _weights(settings, questions)
     interval = with_interval(statistic, values, numbers, weights, settings.confidence)
-    reason = None if interval[0] is not None else CONSTANT if items.height else "no output has both"
+    value, low, _ = interval
+    reason = NO_INTERVAL if low is None and len(questions) > 1 else None
+    reason = reason if value is not None else CONSTANT if items.height else "no output has both"
     figures = dict(zip(("value", "low", "high"), interval, strict=True))
     return {**row, **figures, "num_items": items.height, "num_queries": len(questions), "reason": reason}
 

@@ -23,6 +23,7 @@ from erag_ray.measures.agreement.differences import (
     round_up,
 )
 from erag_ray.measures.agreement.intervals import (
+    MAX_UNDEFINED_SHARE,
     Interval,
     mean_intervals,
     percentiles,
@@ -36,6 +37,7 @@ from erag_ray.measures.agreement.prediction_powered import LabelSample, PoweredV
 from erag_ray.measures.agreement.statistics import STATISTICS, Clusters, Statistic, Weights
 
 __all__ = [
+    "MAX_UNDEFINED_SHARE",
     "MIN_FOR_P_VALUE",
     "MIN_RUNS_FOR_P_VALUE",
     "POWER",
