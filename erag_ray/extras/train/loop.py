@@ -21,7 +21,7 @@ import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.extras.train.checkpoints import Checkpoints, State
-from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.config import MAX_GRAD_NORM, WEIGHT_DECAY, TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, micro_batches
 from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import open_examples
@@ -137,7 +137,7 @@ class Trainer:
         loss = totals.loss / totals.num_targets
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise JobError(self._not_finite(step, loss, norm))
-        self.gradients *= min(1.0, self.config.max_grad_norm / (norm + 1e-6))
+        self.gradients *= min(1.0, MAX_GRAD_NORM / (norm + 1e-6))
         rate = self.curriculum.learning_rate(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -193,7 +193,7 @@ class Trainer:
         return (
             f"step {step + 1}: the loss is {loss} and the norm of its gradient {norm}: training has diverged; "
             f"{last}.\nStart again in another out with a lower learning_rate (now {self.config.learning_rate}), a "
-            f"longer warm-up or a smaller max_grad_norm; with bf16 (now {self.config.bf16}) try without, "
+            f"longer warm-up; with bf16 (now {self.config.bf16}) try without, "
             "and start from weights that were trained in bfloat16 or float32, not float16"
         )
 
@@ -256,7 +256,7 @@ def make_optimizer(model: Any, config: TrainConfig) -> torch.optim.Optimizer:
     """Return AdamW without weight decay for layer norms and biases (all vectors)."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=config.learning_rate)

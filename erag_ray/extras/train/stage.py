@@ -10,7 +10,7 @@ from typing import Any
 
 from erag_ray.config.keys.values import paths_of
 from erag_ray.config.reader import output_settings
-from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.config import MAX_GRAD_NORM, WEIGHT_DECAY, TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import NAMES, Examples, prepare_examples, reopen_examples
 from erag_ray.inputs.settings import check_reader_names
@@ -70,11 +70,13 @@ def _best(done: Mapping[str, object]) -> str:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """Return all that the result depends on: the config's keys, file stamps, and digests of weights."""
+    # what is constant is among them, since it was a key once
     parts = {
         "reader": output_settings(config.reader),
-        **{name: dataclasses.asdict(getattr(config, name)) for name in NAMES},
+        **{name: dataclasses.asdict(getattr(config, name)) | {"trec_ties": "trec9"} for name in NAMES},
     }
     values: dict[str, Any] = dataclasses.asdict(config)
+    values |= {"weight_decay": WEIGHT_DECAY, "max_grad_norm": MAX_GRAD_NORM}
     for key in (*FREE_KEYS, *parts):
         del values[key]
     values |= {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}

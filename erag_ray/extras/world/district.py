@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.config import DISTRICTS_PER_SURNAME, WorldConfig
 from erag_ray.extras.world.words import FORMS, OCCUPATIONS, RELATIONS, SHORT_NAMES, WORDS, Names
 
 NUM_THINGS = {"region": 3, "town": 6, "company": 6, "school": 5, "novel": 8}
@@ -72,9 +72,8 @@ def make_district(config: WorldConfig, number: int) -> District:
     """Generate district ``number`` of the world, deterministic in seed and settings."""
     random = Random(f"{config.seed}/{number}")
     dev = config.is_dev(number)
-    names = Names(
-        random, dev, max(config.num_districts * NUM_SURNAMES // config.districts_per_surname, NUM_SURNAMES)
-    )
+    num_surnames = max(config.num_districts * NUM_SURNAMES // DISTRICTS_PER_SURNAME, NUM_SURNAMES)
+    names = Names(random, dev, num_surnames)
     cast = {kind: [_thing(kind, names) for _ in range(count)] for kind, count in NUM_THINGS.items()}
     cast["person"] = _people(names, config.namesake_fraction)
     entities = [entity for kind, of_kind in cast.items() if kind != "region" for entity in of_kind]

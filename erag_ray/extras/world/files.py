@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from erag_ray import __version__
-from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.config import DISTRICTS_PER_SURNAME, WorldConfig
 from erag_ray.extras.world.district import make_district
 from erag_ray.extras.world.pages import Page, make_pages
 from erag_ray.extras.world.tasks import TASKS, make_records
@@ -47,9 +47,9 @@ def write_world(
         The number of lines in every file.
     """
     folder = Folder(config.out)
-    settings = {"version": __version__, **dataclasses.asdict(config)}
-    for key in ("out", "num_processes"):
-        del settings[key]
+    settings = {"version": __version__, "districts_per_surname": DISTRICTS_PER_SURNAME}
+    free = ("out", "num_processes")
+    settings |= {key: value for key, value in dataclasses.asdict(config).items() if key not in free}
     manifest = whole_manifest(folder, form={"settings": dict, "lines": dict})
     if manifest is not None and manifest["settings"] == settings:
         counts: dict[str, int] = manifest["lines"]

@@ -224,7 +224,7 @@ def _given_lists(passages: pl.DataFrame) -> pl.DataFrame:
 
 def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
     """Load the lists of all run files; record an error for each question in two of them."""
-    files = [load_run(path, path, diagnostics, ties=config.trec_ties) for path in config.run]
+    files = [load_run(path, path, diagnostics) for path in config.run]
     entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *files])
     repeated = (
         entries.select("run_id", "query_id")
