@@ -213,7 +213,7 @@ def flat_gradients(model: Any) -> torch.Tensor:
     parameters = list(model.parameters())
     sizes = [parameter.numel() for parameter in parameters]
     flat = torch.zeros(sum(sizes), device=parameters[0].device)
-    for parameter, gradient in zip(parameters, flat.split(sizes), strict=True):
+    for parameter, gradient in zip(parameters, torch.split(flat, sizes), strict=True):
         parameter.grad = gradient.view_as(parameter)
     return flat
 

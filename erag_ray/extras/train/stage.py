@@ -71,7 +71,7 @@ def _best(done: Mapping[str, object]) -> str:
 def settings(config: TrainConfig) -> dict[str, Any]:
     """Return all that the result depends on: the config's keys, file stamps, and digests of weights."""
     # what is constant is among them, since it was a key once
-    constants = {"weight_decay": WEIGHT_DECAY, "max_grad_norm": MAX_GRAD_NORM}
+    constants: dict[str, object] = {"weight_decay": WEIGHT_DECAY, "max_grad_norm": MAX_GRAD_NORM}
     constants |= {f"{name}.trec_ties": "trec9" for name in NAMES}
     values = dataclasses.asdict(config) | {"reader": output_settings(config.reader)} | constants
     for key in FREE_KEYS:

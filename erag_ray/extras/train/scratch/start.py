@@ -64,16 +64,15 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
     tokenizer = train_tokenizer(_texts(examples), scratch.vocab_size)
     try:
         sizes = {name: value for name, value in dataclasses.asdict(scratch).items() if name not in NOT_T5}
-        config = transformers.T5Config(
-            **sizes,
-            vocab_size=len(tokenizer),
-            tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            decoder_start_token_id=tokenizer.pad_token_id,
-        )
+        settings = sizes | {
+            "vocab_size": len(tokenizer),
+            "tie_word_embeddings": True,
+            "pad_token_id": tokenizer.pad_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "decoder_start_token_id": tokenizer.pad_token_id,
+        }
         torch.manual_seed(seed)
-        model = transformers.T5ForConditionalGeneration(config)
+        model = transformers.T5ForConditionalGeneration(transformers.T5Config(**settings))
         start_near_copying(model, _marks(tokenizer))
     except (ValueError, KeyError, StrictDataclassError) as error:
         raise InputError([f"scratch: T5 does not allow these sizes: {error}"]) from error
