@@ -19,6 +19,7 @@ from given_results import RESULTS
 from tiny import RunJob, Tiny, assert_same, results, table
 
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.extras.train.data.mapped import write_mapped
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import Attempt, Note
 from erag_ray.inference.planning.plan import plan_stage
@@ -28,7 +29,6 @@ from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.models import check_facts
 from erag_ray.report.load import load
 from erag_ray.store.folder import Folder
-from erag_ray.store.mapped import write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import LABELS, PENDING, QUERIES, UTILITY
 from erag_ray.store.sharded_tasks import undone, write_array

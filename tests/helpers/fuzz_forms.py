@@ -16,12 +16,12 @@ from input_files import SEA, article, kilt, predicted, qa
 
 from erag_ray.data.datasets.qrels import read_qrels
 from erag_ray.data.datasets.queries import load_queries
-from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.data.datasets.triviaqa import read_triviaqa
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import load_passages
 from erag_ray.data.passages.pages import read_pages
 from erag_ray.data.runs.load import load_run
+from erag_ray.extras.train.data.reading_comprehension import load_reading_comprehension
 from erag_ray.store import schemas
 
 Rows = list[Any]

@@ -137,11 +137,16 @@ def run_killed(folder: str, step: str, dropout: str) -> None:
     tiny.run()
 
 
-def run_worker(folder: str, rank: str, num_workers: str) -> None:
-    """One of several workers that meet at a file in the folder; the examples are there already."""
+def meet(folder: str, rank: str, num_workers: str) -> None:
+    """Begin as one of several workers, which meet at a file in the folder."""
     torch.set_num_threads(1)
-    meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=int(rank), world_size=int(num_workers))
+    file = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=file, rank=int(rank), world_size=int(num_workers))
+
+
+def run_worker(folder: str, rank: str, num_workers: str) -> None:
+    """One of several workers; the examples are there already."""
+    meet(folder, rank, num_workers)
     for size in WORKER_BATCHES:
         config = tiny_training(pathlib.Path(folder, str(size)), batch_size=size)
         Trainer(config).run()
@@ -150,9 +155,7 @@ def run_worker(folder: str, rank: str, num_workers: str) -> None:
 
 def run_worker_without_memory(folder: str, rank: str, num_workers: str) -> None:
     """One of several workers, the last of which has no memory for its second step; why it ended is left in a file."""
-    torch.set_num_threads(1)
-    meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=int(rank), world_size=int(num_workers))
+    meet(folder, rank, num_workers)
     config = tiny_training(pathlib.Path(folder))
     own = Trainer(config)
     if int(rank) == int(num_workers) - 1:

@@ -123,7 +123,6 @@ def test_claims_are_known_by_the_name_of_their_file(tmp_path: pathlib.Path) -> N
 def test_a_faulty_line_is_named(tmp_path: pathlib.Path, change: dict[str, Any], named: str) -> None:
     lines = given_lines(3)
     lines[1] |= change
-    tmp_path.joinpath("files").mkdir()
     config = tiny_training(tmp_path)
     write_given(tmp_path / "train.jsonl", lines)
     assert f"{tmp_path}/{named}" in problems(config)
@@ -166,6 +165,10 @@ def test_closed_book_training_needs_no_passages(tiny: Tiny) -> None:
     assert "q1" in problems(dataclasses.replace(config, out=f"{config.out}2"))
 
 
+def copies(**numbers: int) -> dict[str, list[StageConfig]]:
+    return {"curriculum": [StageConfig(epochs=1, num_passages=[1], copies=numbers)]}
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -177,14 +180,8 @@ def test_closed_book_training_needs_no_passages(tiny: Tiny) -> None:
         ({"scratch": None}, "reader.model: needs a model"),
         ({"scratch": dataclasses.replace(TINY, feed_forward_proj="sideways-relu")}, "scratch: T5 does not"),
         ({"scratch": dataclasses.replace(TINY, feed_forward_proj="magic")}, "scratch: T5 does not allow"),
-        (
-            {"curriculum": [StageConfig(epochs=1, num_passages=[1], copies={"nq": 2})]},
-            "curriculum.copies: no training question is of 'nq'; there are train",
-        ),
-        (
-            {"curriculum": [StageConfig(epochs=1, num_passages=[1], copies={"train": 0})]},
-            "curriculum.copies: stage 1 has no questions",
-        ),
+        (copies(nq=2), "curriculum.copies: no training question is of 'nq'; there are train"),
+        (copies(train=0), "curriculum.copies: stage 1 has no questions"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 import transformers
@@ -15,15 +17,18 @@ IDS = torch.tensor([[QUESTION, 10, 11, 12, TITLE, 11, 20, TEXT, 30, 12, 31, 32]]
 NOTES = Notes(1, 4, 7, 10, 13)
 
 
+def started(marks: Sequence[int] = MARKS, **sizes: int) -> transformers.T5ForConditionalGeneration:
+    torch.manual_seed(0)
+    settings = {"vocab_size": 300, "d_model": 128, "d_kv": 16, "d_ff": 64, "num_heads": 8, **sizes}
+    model = transformers.T5ForConditionalGeneration(transformers.T5Config(**settings)).eval()
+    start_near_copying(model, marks)
+    return model
+
+
 @pytest.fixture(scope="module")
 def states() -> list[torch.Tensor]:
     """Hidden states [tokens, width] after each layer, feed-forward layers off."""
-    torch.manual_seed(0)
-    config = transformers.T5Config(
-        vocab_size=300, d_model=128, d_kv=16, d_ff=64, num_layers=4, num_decoder_layers=1, num_heads=8
-    )
-    model = transformers.T5ForConditionalGeneration(config).eval()
-    start_near_copying(model, MARKS)
+    model = started(num_layers=4, num_decoder_layers=1)
     for block in model.encoder.block:
         block.layer[1].DenseReluDense.wo.weight.data.zero_()
     found = model.encoder(input_ids=IDS, output_hidden_states=True).hidden_states
@@ -58,36 +63,18 @@ def test_neighbours_and_the_whole_text_learn_of_it(states: list[torch.Tensor]) -
 
 @pytest.mark.parametrize("changes", [{"num_heads": 2}, {"d_kv": 2}, {"d_model": 56}])
 def test_a_model_too_small_for_notes_has_none(changes: dict[str, int]) -> None:
-    settings = {"d_model": 128, "d_kv": 16, "num_heads": 8, **changes}
-    config = transformers.T5Config(vocab_size=300, d_ff=64, num_layers=2, **settings)
-    model = transformers.T5ForConditionalGeneration(config)
-    start_near_copying(model, MARKS)
-    assert (model.shared.weight[:, 1] != 0).any()
+    assert (started(num_layers=2, **changes).shared.weight[:, 1] != 0).any()
 
 
-@pytest.fixture
-def copying_model() -> transformers.T5ForConditionalGeneration:
-    torch.manual_seed(0)
-    config = transformers.T5Config(
-        vocab_size=300, d_model=128, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=2, num_heads=8
-    )
-    made = transformers.T5ForConditionalGeneration(config).eval()
-    start_near_copying(made)
-    return made
-
-
-def test_what_the_decoder_attends_to_comes_back_unchanged(
-    copying_model: transformers.T5ForConditionalGeneration,
-) -> None:
-    attention = copying_model.decoder.block[0].layer[1].EncDecAttention
+def test_what_the_decoder_attends_to_comes_back_unchanged() -> None:
+    attention = started((), num_layers=2).decoder.block[0].layer[1].EncDecAttention
     state = torch.randn(1, 1, 128)
     found = attention(torch.randn(1, 1, 128), key_value_states=state)[0]
     torch.testing.assert_close(found, state, rtol=1e-4, atol=1e-4)
 
 
-def test_the_first_heads_attend_to_equal_tokens_elsewhere_and_the_next_to_neighbours(
-    copying_model: transformers.T5ForConditionalGeneration,
-) -> None:
+def test_the_first_heads_attend_to_equal_tokens_elsewhere_and_the_next_to_neighbours() -> None:
+    copying_model = started((), num_layers=2)
     copying_model.set_attn_implementation("eager")
     ids = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 7, 12, 13]])
     (first, *_) = copying_model.encoder(input_ids=ids, output_attentions=True).attentions

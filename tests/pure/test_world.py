@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -32,14 +33,12 @@ from erag_ray.extras.world.tasks import TASKS, make_records
 from erag_ray.extras.world.words import RELATIONS, is_dev_name, surname
 
 SMALL = WorldConfig(num_passages=700, num_processes=1)
-MADE: dict[int, tuple[District, list[Page]]] = {}
 
 
+@functools.cache
 def made(number: int) -> tuple[District, list[Page]]:
-    if number not in MADE:
-        district = make_district(SMALL, number)
-        MADE[number] = district, make_pages(SMALL, district)
-    return MADE[number]
+    district = make_district(SMALL, number)
+    return district, make_pages(SMALL, district)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +72,7 @@ def test_the_same_settings_give_the_same_files_whatever_the_processes(
 
 
 def test_another_seed_is_another_world() -> None:
-    other = dataclasses.replace(SMALL, seed=1)
-    assert district_lines(SMALL, 0) != district_lines(other, 0)
+    assert district_lines(SMALL, 0) != district_lines(dataclasses.replace(SMALL, seed=1), 0)
 
 
 def test_a_finished_world_is_left_alone_and_other_settings_make_it_anew(tmp_path: pathlib.Path) -> None:
@@ -226,9 +224,8 @@ def test_a_gold_page_is_any_of_those_that_tell_the_fact() -> None:
     for record in records(0, "nq", 100):
         (source,) = record["output"][0]["provenance"]
         (sentence,) = source["meta"]["evidence_span"]
-        elsewhere += (
-            about.get(sentence, subjects[source["wikipedia_id"]]) is not subjects[source["wikipedia_id"]]
-        )
+        subject = subjects[source["wikipedia_id"]]
+        elsewhere += about.get(sentence, subject) is not subject
     assert 20 < elsewhere < 80
 
 
@@ -267,11 +264,9 @@ def test_surnames_of_different_numbers_differ(number: int) -> None:
 def test_memory_does_not_grow_with_the_number_of_districts(tmp_path: pathlib.Path) -> None:
     peaks = []
     for size in (10, 30):
-        config = WorldConfig(
-            num_passages=64 * size, num_processes=1, max_questions=20, out=str(tmp_path / str(size))
-        )
+        changes = {"num_passages": 64 * size, "max_questions": 20, "out": str(tmp_path / str(size))}
         tracemalloc.start()
-        write_world(config)
+        write_world(dataclasses.replace(SMALL, **changes))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import integrate, optimize, special, stats
 
+from erag_ray.extras.sequential_test.design import Floats
 from erag_ray.measures.agreement import Clusters
-
-Floats = npt.NDArray[np.float64]
 
 MIN_DIFFERENT = 10
 """There is no interval while fewer queries differ: a mean of almost only zeros is not yet normal."""
@@ -149,10 +148,9 @@ def largest_divisor(
     ``values`` [num_queries], ``differs`` and ``clusters`` are as for `look`, ``planned`` and ``boundary`` as for
     `critical_values`. Looks count from 1. ``alpha`` is the error of the whole family of ``most`` tests.
     """
-    counts = planned[:number]
     for k in range(most, 0, -1):
         critical = critical_values(boundary, planned, alpha / k)[:number]
-        if look(values, counts, critical, differs, clusters).is_significant[-1]:
+        if look(values, planned[:number], critical, differs, clusters).is_significant[-1]:
             return k
     return 0
 
@@ -218,7 +216,9 @@ def _spending(spent: Callable[[Floats, float], Floats]) -> Callable[[Floats, flo
             spread = math.sqrt(time - before)
             bound = _bound(grid, density, spread, step) if step > NEVER_SPENT else 10.0 * math.sqrt(time)
             values.append(bound / math.sqrt(time))
-            grid, density, before = *_moved(grid, density, spread, bound), time
+            after = np.linspace(-bound, bound, NUM_POINTS)
+            moves = stats.norm.pdf((after[:, None] - grid) / spread) / spread
+            grid, density, before = after, _integral(moves * density, grid), time
         return np.array(values)
 
     return critical
@@ -231,12 +231,6 @@ def _bound(grid: Floats, density: Floats, spread: float, step: float) -> float:
         return 2 * float(_integral(density * stats.norm.sf((bound - grid) / spread), grid)) - step
 
     return float(optimize.brentq(excess, 0.0, float(grid[-1]) + 10 * spread))
-
-
-def _moved(grid: Floats, density: Floats, spread: float, bound: float) -> tuple[Floats, Floats]:
-    after = np.linspace(-bound, bound, NUM_POINTS)
-    moves = stats.norm.pdf((after[:, None] - grid) / spread) / spread
-    return after, _integral(moves * density, grid)
 
 
 def _integral(values: Floats, grid: Floats) -> Floats:

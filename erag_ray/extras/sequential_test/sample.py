@@ -10,9 +10,15 @@ import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import with_first
-from erag_ray.analyses.settings import Floats
+from erag_ray.annotators import PAIR
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.extras.sequential_test.design import importance, probabilities, random_numbers, rank_weights
+from erag_ray.extras.sequential_test.design import (
+    Floats,
+    importance,
+    probabilities,
+    random_numbers,
+    rank_weights,
+)
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.agreement import TIE_DIGITS, Clusters, LabelSample, PoweredValues, powered_values
 from erag_ray.support.errors import InputError
@@ -70,17 +76,14 @@ def draw(config: SettleConfig, inputs: Inputs) -> list[DatasetSample]:
     Raises:
         InputError: two runs hold the same documents.
     """
-    names = inputs.queries["dataset"].unique().sort().to_list()
-    samples = [_draw_one(config, inputs, name) for name in names]
-    problems = []
-    for sample in samples:
-        weights = sample.weights(config)
-        for a, b in sample.pairs:
-            if (weights[:, a] == weights[:, b]).all():
-                pair = f"{sample.runs[a]} and {sample.runs[b]}"
-                problems.append(
-                    f"compare: {pair} hold the same documents of {sample.dataset}; nothing to settle"
-                )
+    samples = [_draw_one(config, inputs, name) for name in inputs.queries["dataset"].unique().sort()]
+    problems = [
+        f"compare: {sample.runs[a]} and {sample.runs[b]} hold the same documents of {sample.dataset}; nothing to settle"
+        for sample in samples
+        for weights in [sample.weights(config)]
+        for a, b in sample.pairs
+        if (weights[:, a] == weights[:, b]).all()
+    ]
     if problems:
         raise InputError(problems)
     return samples
@@ -88,8 +91,15 @@ def draw(config: SettleConfig, inputs: Inputs) -> list[DatasetSample]:
 
 def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSample:
     query_ids = inputs.queries.filter(dataset=dataset)["query_id"]
-    positions = _positions(config, query_ids, inputs.clusters)
-    candidates, runs = _candidates(config, inputs, positions), run_names(config, inputs)
+    positions, runs = _positions(config, query_ids, inputs.clusters), run_names(config, inputs)
+    listed = inputs.runs.filter(pl.col("run_id").is_in(runs), pl.col("rank") <= config.rank).join(
+        positions.select("query_id", "position"), on="query_id"
+    )
+    ranks = [
+        pl.col("rank").filter(pl.col("run_id") == run).first().fill_null(0).alias(name)
+        for run, name in zip(runs, _ranks(runs), strict=True)
+    ]
+    candidates = listed.group_by("query_id", "doc_id", "position").agg(ranks).sort("position", "doc_id")
     weights = importance(rank_weights(config.measure, candidates.select(_ranks(runs)), config.rank))
     chances = np.zeros(len(weights))
     if weights.any():
@@ -111,19 +121,6 @@ def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSamp
     )
 
 
-def _candidates(config: SettleConfig, inputs: Inputs, positions: pl.DataFrame) -> pl.DataFrame:
-    """Return query_id, doc_id, the ranks and the position of every document in the lists of these questions."""
-    runs = run_names(config, inputs)
-    listed = inputs.runs.filter(pl.col("run_id").is_in(runs), pl.col("rank") <= config.rank).join(
-        positions.select("query_id", "position"), on="query_id"
-    )
-    ranks = [
-        pl.col("rank").filter(pl.col("run_id") == run).first().fill_null(0).alias(name)
-        for run, name in zip(runs, _ranks(runs), strict=True)
-    ]
-    return listed.group_by("query_id", "doc_id", "position").agg(ranks).sort("position", "doc_id")
-
-
 def _positions(config: SettleConfig, query_ids: pl.Series, clusters: pl.DataFrame) -> pl.DataFrame:
     """Return each question's position in a random order, by a hash of its id; clusters are side by side, numbered."""
     ids = query_ids.sort()
@@ -141,13 +138,10 @@ def differences(
 ) -> PoweredValues:
     """Return estimates of one run's value minus another's, of the first questions; one without a list counts 0.
 
-    Without auxiliary labels, ``values`` are those ``from_labels``.
-
-    ``labels`` are query_id, doc_id, label of the documents that were read.
+    Without auxiliary labels, ``values`` are those ``from_labels``. ``labels`` are query_id, doc_id, label of what was
+    read.
     """
-    known = sample.first(num_queries).join(
-        labels, on=["query_id", "doc_id"], how="left", maintain_order="left"
-    )
+    known = sample.first(num_queries).join(labels, on=PAIR, how="left", maintain_order="left")
     has_auxiliary = config.auxiliary_annotator is not None
     weights = rank_weights(config.measure, known.select(f"rank_{run}" for run in pair), config.rank)
     powered = powered_values(

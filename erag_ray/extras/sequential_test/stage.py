@@ -17,7 +17,7 @@ from erag_ray.extras.sequential_test.looks import critical_values, largest_divis
 from erag_ray.extras.sequential_test.messages import look_line, summary_lines
 from erag_ray.extras.sequential_test.sample import DatasetSample, Pair, differences, draw, run_names
 from erag_ray.inference.planning.plan import plan_labels
-from erag_ray.inference.stage import Finished, readers_session, run_stage
+from erag_ray.inference.stage import readers_session, run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
@@ -59,27 +59,21 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     _check(config, inputs)
     samples, tables = draw(config, inputs), TableStore(config.out)
     tables.invalidate(INTERIM_ANALYSES)
-    num_documents = sum(sample.documents.height for sample in samples)
-    num_readings = sum(_num_read(sample.documents) for sample in samples)
-    documents = f"{num_documents:,} documents in the lists of {len(samples[0].runs)} runs"
-    say(f"at most {num_readings:,} readings, of {documents}")
+    documents = pl.concat(sample.documents.select(*PAIR, "weight") for sample in samples)
+    text = f"{documents.height:,} documents in the lists of {len(samples[0].runs)} runs"
+    say(f"at most {_num_read(documents):,} readings, of {text}")
     with readers_session(config):
-        samples, costs = with_auxiliary(config, inputs, samples)
+        samples, costs = with_auxiliary(config, inputs, samples, documents)
         rows = _looks(config, inputs, samples, costs)
     table = table_of(rows, INTERIM_ANALYSES)
-    tables.write(table, INTERIM_ANALYSES, config=_settings(config))
-    return table
-
-
-def _settings(config: SettleConfig) -> dict[str, object]:
-    """Return the settings that the table depends on, those of the auxiliary labels only where there are some."""
     settings = {name: getattr(config, name) for name in SETTINGS}
     settings["reader"] = dataclasses.asdict(config.reader)
     if config.auxiliary_annotator:
         settings["auxiliary"] = config.auxiliary_annotator
         if config.auxiliary_reader:
             settings["auxiliary_reader"] = dataclasses.asdict(config.auxiliary_reader)
-    return settings
+    tables.write(table, INTERIM_ANALYSES, config=settings)
+    return table
 
 
 def _check(config: SettleConfig, inputs: Inputs) -> None:
@@ -87,9 +81,8 @@ def _check(config: SettleConfig, inputs: Inputs) -> None:
     names, problems = run_names(config, inputs), []
     if len(names) < 2 or len(names) != len(set(names)) or not set(names) <= set(known):
         text = f"compare: name two or more of the runs {', '.join(known)}, each once; got {', '.join(names)}"
-        problems.append(
-            text if known else "outputs: there are no lists to sample; erag-ray compare scores all outputs"
-        )
+        none = "outputs: there are no lists to sample; erag-ray compare scores all outputs"
+        problems.append(text if known else none)
     sizes = inputs.queries["dataset"].value_counts().sort("dataset")
     small = sizes.filter(pl.col("count") < 2)["dataset"].to_list()
     if small or sizes.is_empty():
@@ -101,16 +94,15 @@ def _check(config: SettleConfig, inputs: Inputs) -> None:
 
 
 def with_auxiliary(
-    config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample]
+    config: SettleConfig, inputs: Inputs, samples: list[DatasetSample], documents: pl.DataFrame
 ) -> tuple[list[DatasetSample], pl.DataFrame | None]:
     """Return the samples with the column auxiliary, if the job has auxiliary labels, and the COSTS, if any.
 
     A document without an auxiliary label gets 0.
     """
     if config.auxiliary_annotator is None:
-        return list(samples), None
-    documents = pl.concat(sample.documents.select(PAIR) for sample in samples)
-    labels, costs = auxiliary_labels(config, inputs, documents)
+        return samples, None
+    labels, costs = auxiliary_labels(config, inputs, documents.select(PAIR))
     joined = []
     for sample in samples:
         name = f"{sample.dataset}: {config.auxiliary_annotator}"
@@ -169,9 +161,8 @@ class PairState:
         differs, clusters = one.from_labels != 0, self.sample.clusters
         seen = look(one.values, counts[:number], critical[:number], differs, clusters)
         self.is_equal |= bool(seen.is_settled(config.equivalence_margin)[-1])
-        divisor = largest_divisor(
-            one.values, counts, number, config.boundary, alpha, num_pairs, differs, clusters
-        )
+        levels = (number, config.boundary, alpha, num_pairs)
+        divisor = largest_divisor(one.values, counts, *levels, differs, clusters)
         if divisor > self.divisor:
             self.divisor, self.sign = divisor, float(seen.means[-1])
         documents = self.sample.first(counts[number - 1])
@@ -295,11 +286,8 @@ def _labels(
             f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
             "ended as errors, and without them the estimate would be wrong; see what they say by erag-ray annotate"
         )
-    return labels.select(*PAIR, "label"), _price_of_reading(config, finished), done.costs
-
-
-def _price_of_reading(config: SettleConfig, finished: Finished) -> float | None:
-    """Return the mean price of a response, without what a server had in its cache; None where no price is given."""
-    sums = finished.responses.select(pl.col("num_prompt_tokens", "num_output_tokens").sum()).row(0)
-    price = config.reader.price_of(int(sums[0]), 0, int(sums[1]))
-    return None if price is None else price / finished.responses.height
+    responses = finished.responses
+    num_prompt, num_output = responses.select(pl.col("num_prompt_tokens", "num_output_tokens").sum()).row(0)
+    # without what a server had in its cache; None where no price is given
+    price = config.reader.price_of(int(num_prompt), 0, int(num_output))
+    return labels.select(*PAIR, "label"), None if price is None else price / responses.height, done.costs

@@ -39,11 +39,11 @@ class State:
     best_step: int | None = None
 
 
+@dataclass(frozen=True)
 class Checkpoints:
     """The last checkpoints of a training, in one folder."""
 
-    def __init__(self, root: pathlib.Path) -> None:
-        self.root = root
+    root: pathlib.Path
 
     def save(self, model: Any, optimizer: torch.optim.Optimizer, state: State) -> None:
         """Write a checkpoint, then delete the oldest one.
@@ -75,7 +75,10 @@ class Checkpoints:
         lines: list[str] = []
         for folder in reversed(self.folders()):
             try:
-                state, tensors = _read(folder)
+                content = read_manifest(Folder(str(folder)), name=STATE, form={"step": int, "sha256": str})
+                if file_digest(folder / TENSORS) != content.pop("sha256"):
+                    raise ValueError(f"{TENSORS} is not what was saved")
+                state, tensors = State(**content), torch.load(folder / TENSORS, map_location="cpu")
             except UNREADABLE as error:
                 reason = str(error).splitlines()[0]
                 lines.append(f"{folder}: this checkpoint is damaged ({reason}); the previous one is used")
@@ -89,13 +92,6 @@ class Checkpoints:
             optimizer.load_state_dict(tensors["optimizer"])
             return state, lines
         return State(), lines
-
-
-def _read(folder: pathlib.Path) -> tuple[State, dict[str, Any]]:
-    content = read_manifest(Folder(str(folder)), name=STATE, form={"step": int, "sha256": str})
-    if file_digest(folder / TENSORS) != content.pop("sha256"):
-        raise ValueError(f"{TENSORS} is not what was saved")
-    return State(**content), torch.load(folder / TENSORS, map_location="cpu")
 
 
 @contextlib.contextmanager

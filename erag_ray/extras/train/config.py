@@ -14,7 +14,6 @@ from erag_ray.config.keys.values import (
     AtLeast1,
     Flag,
     Keys,
-    NotNegative,
     Number,
     Path,
     Share,
@@ -23,6 +22,11 @@ from erag_ray.config.keys.values import (
     require,
 )
 from erag_ray.config.reader import ReaderConfig
+
+WEIGHT_DECAY = 1e-2
+"""Of AdamW; layer norms and biases have none."""
+MAX_GRAD_NORM = 1.0
+"""Gradients are scaled down to this norm."""
 
 
 class ScratchConfig(Keys):
@@ -79,9 +83,6 @@ class ExamplesConfig(Keys):
     run: list[Path] = field(default_factory=list)
     """Ranked lists of passages for the questions (TREC, .gz too; Parquet; KILT predictions as .jsonl); of several
     files each question is in one."""
-
-    trec_ties: Literal["trec9", "trec10"] = "trec9"
-    """Scores of TREC runs are compared as trec_eval 9 (float32) or trec_eval 10 (float64) does."""
 
     given: list[Path] = field(default_factory=list)
     """Files of questions with their passage (.jsonl, .jsonl.gz): question, title (optional), context, answers."""
@@ -172,9 +173,6 @@ class TrainConfig(Keys):
     learning_rate: Above0 = 5e-5
     """Largest learning rate of AdamW."""
 
-    weight_decay: NotNegative = 1e-2
-    """Weight decay of AdamW; layer norms and biases have none."""
-
     warmup_ratio: Share = 0.05
     """The learning rate rises linearly over this share of all steps."""
 
@@ -186,9 +184,6 @@ class TrainConfig(Keys):
 
     micro_batch_tokens: AtLeast1 = 32768
     """Most segment tokens in one forward and backward pass; one larger example is a pass of its own."""
-
-    max_grad_norm: Above0 = 1.0
-    """Gradients are scaled down to this norm."""
 
     seed: AtLeast0 = 0
     """Seed of everything that is drawn: new weights, order, answers, crops, dropout."""

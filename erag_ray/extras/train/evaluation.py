@@ -49,10 +49,8 @@ class DevQuestions:
     def _sum(self, name: str, rank: int, num_workers: int) -> float:
         """Return the sum of the scores of one worker's questions of a dataset."""
         model, form = self.reader.model, self.reader.forms[name]
-        records = self.examples.table.take(
-            pa.array(self.rows[name][rank::num_workers], pa.int64())
-        ).to_pylist()
-        stage = self.config.curriculum[-1]
+        mine, stage = pa.array(self.rows[name][rank::num_workers], pa.int64()), self.config.curriculum[-1]
+        records = self.examples.table.take(mine).to_pylist()
         requests = []
         for record in records:
             rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)

@@ -8,20 +8,21 @@ the result does not depend on the number of workers or the micro-batches; a work
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.nn.functional import cross_entropy
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.extras.train.checkpoints import Checkpoints, State
-from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.config import MAX_GRAD_NORM, WEIGHT_DECAY, TrainConfig
 from erag_ray.extras.train.data.batches import Batches, Sample, micro_batches
 from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import open_examples
@@ -29,7 +30,7 @@ from erag_ray.extras.train.evaluation import DevQuestions
 from erag_ray.extras.train.log import TrainingLog
 from erag_ray.extras.train.reader import load_reader, save_reader
 from erag_ray.models.local.memory import free_memory, is_out_of_memory
-from erag_ray.models.local.model import DEFAULT_LIMITS
+from erag_ray.models.local.model import DEFAULT_LIMITS, prefetch
 from erag_ray.models.t5.encoder_cache import encode_prompts
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import JobError
@@ -63,7 +64,7 @@ class Trainer:
         self.batches = Batches(train, self.curriculum, self.reader)
         self.dev = DevQuestions(config, dev, self.reader)
         self.gradients = flat_gradients(self.model)
-        self.optimizer = make_optimizer(self.model, config)
+        self.optimizer = make_optimizer(self.model, config.learning_rate)
         self.checkpoints = Checkpoints(self.out / "checkpoints")
         self.log = TrainingLog(self.out, self.dev.rows)
 
@@ -74,17 +75,30 @@ class Trainer:
             JobError: the loss is not finite, or something could not be saved.
             InputError: the checkpoint is of another model.
         """
-        state, seconds = self._begin()
-        started = time.monotonic() - seconds
-        for step, samples in self._samples(state.step):
+        for folder in (self.out, self.checkpoints.root):
+            # what killed processes were writing
+            on_main_worker(functools.partial(Folder(str(folder)).delete_folder, UNFINISHED))
+        state, lines = self.checkpoints.restore(self.model, self.optimizer)
+        started, num_steps = time.monotonic(), self.curriculum.num_steps
+        if is_main():
+            started -= self.log.resume(state.step)
+            if state.step:
+                lines.append(f"resuming after step {state.step:,} of {num_steps:,}")
+            self.log.say(*lines)
+        rank, num_workers = rank_and_size()
+        steps = range(state.step, num_steps)
+        for step, samples in prefetch((step, self.batches.share(step, rank, num_workers)) for step in steps):
             values = self._step(step, samples)
             state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
             if self._is_due(state.step, self.config.eval_steps) and self.dev.rows:
                 with autocast(self.config):
                     self.model.eval()
-                    scores = self.dev.scores(*rank_and_size())
-                state = self._keep_best(state, scores["dev"])
+                    scores = self.dev.scores(rank, num_workers)
                 values |= scores
+                # on a tie the later one, which was trained for longer
+                if state.best_score is None or scores["dev"] >= state.best_score:
+                    on_main_worker(self._save_reader)
+                    state = State(step=state.step, best_score=scores["dev"], best_step=state.step)
             if is_main():
                 self.log.add({**values, "seconds": round(time.monotonic() - started, 3)})
             if self._is_due(state.step, self.config.save_steps):
@@ -96,34 +110,6 @@ class Trainer:
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.curriculum.num_steps
 
-    def _begin(self) -> tuple[State, float]:
-        """Return the state to resume from, and the seconds spent until there."""
-        on_main_worker(self._remove_unfinished)
-        state, lines = self.checkpoints.restore(self.model, self.optimizer)
-        seconds = 0.0
-        if is_main():
-            seconds = self.log.resume(state.step)
-            if state.step:
-                lines.append(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
-            self.log.say(*lines)
-        return state, seconds
-
-    def _remove_unfinished(self) -> None:
-        """Remove what killed processes were writing."""
-        for folder in (self.out, self.checkpoints.root):
-            Folder(str(folder)).delete_folder(UNFINISHED)
-
-    def _samples(self, first: int) -> Iterator[tuple[int, list[Sample]]]:
-        """Yield this worker's samples of each step; the next step's are prepared in a thread."""
-        with ThreadPoolExecutor(1) as pool:
-            steps = range(first, self.curriculum.num_steps)
-            waiting = [pool.submit(self.batches.share, step, *rank_and_size()) for step in steps[:1]]
-            for step in steps:
-                samples = waiting.pop().result()
-                if step + 1 < steps.stop:
-                    waiting.append(pool.submit(self.batches.share, step + 1, *rank_and_size()))
-                yield step, samples
-
     def _step(self, step: int, samples: Sequence[Sample]) -> dict[str, object]:
         """Do one optimiser step; return its line of the log."""
         # seed dropout by the step, so that resuming needs no generator state
@@ -131,13 +117,17 @@ class Trainer:
         torch.manual_seed(int(seed.generate_state(1)[0]))
         totals = self._backward(samples)
         if totals.num_without_memory:
-            raise JobError(self._out_of_memory(step))
+            raise JobError(
+                f"step {step + 1}: out of memory with micro-batches of {self.config.micro_batch_tokens} tokens. Set a "
+                "smaller micro_batch_tokens (it does not change what is learned) or gradient_checkpointing: true, and "
+                "start the same command again"
+            )
         self.gradients /= totals.num_targets
         norm = float(self.gradients.norm())
         loss = totals.loss / totals.num_targets
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise JobError(self._not_finite(step, loss, norm))
-        self.gradients *= min(1.0, self.config.max_grad_norm / (norm + 1e-6))
+        self.gradients *= min(1.0, MAX_GRAD_NORM / (norm + 1e-6))
         rate = self.curriculum.learning_rate(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -180,29 +170,15 @@ class Trainer:
             dist.all_reduce(sums)
         return Totals(*sums.tolist())
 
-    def _out_of_memory(self, step: int) -> str:
-        size = self.config.micro_batch_tokens
-        return (
-            f"step {step + 1}: out of memory with micro-batches of {size} tokens. Set a smaller micro_batch_tokens "
-            "(it does not change what is learned) or gradient_checkpointing: true, and start the same command again"
-        )
-
     def _not_finite(self, step: int, loss: float, norm: float) -> str:
         folders = self.checkpoints.folders()
         last = f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
         return (
             f"step {step + 1}: the loss is {loss} and the norm of its gradient {norm}: training has diverged; "
             f"{last}.\nStart again in another out with a lower learning_rate (now {self.config.learning_rate}), a "
-            f"longer warm-up or a smaller max_grad_norm; with bf16 (now {self.config.bf16}) try without, "
+            f"longer warm-up; with bf16 (now {self.config.bf16}) try without, "
             "and start from weights that were trained in bfloat16 or float32, not float16"
         )
-
-    def _keep_best(self, state: State, score: float) -> State:
-        # on a tie the later one, which was trained for longer
-        if state.best_score is not None and score < state.best_score:
-            return state
-        on_main_worker(self._save_reader)
-        return State(step=state.step, best_score=score, best_step=state.step)
 
     def _save_reader(self) -> None:
         dtype = self.config.scratch.dtype if self.config.scratch else "float32"
@@ -216,50 +192,39 @@ def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.
     by_size: dict[int, list[int]] = {}
     for index, sample in enumerate(samples):
         by_size.setdefault(len(sample.target).bit_length(), []).append(index)
-    losses = [
-        _loss_sum(model, states[indices], mask[indices], [samples[index].target for index in indices])
-        for indices in by_size.values()
-    ]
+    losses = []
+    for indices in by_size.values():
+        rows = [torch.tensor(samples[index].target) for index in indices]
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=NO_TARGET)
+        targets = padded.to(states.device)
+        outputs = model(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states[indices]),
+            attention_mask=mask[indices],
+            decoder_input_ids=model.prepare_decoder_input_ids_from_labels(targets),
+            use_cache=False,
+        )
+        logits = outputs.logits.float().flatten(0, 1)
+        losses.append(cross_entropy(logits, targets.flatten(), ignore_index=NO_TARGET, reduction="sum"))
     return torch.stack(losses).sum()
-
-
-def _loss_sum(
-    model: Any, states: torch.Tensor, mask: torch.Tensor, answers: Sequence[Sequence[int]]
-) -> torch.Tensor:
-    rows = [torch.tensor(answer) for answer in answers]
-    targets = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=NO_TARGET).to(
-        states.device
-    )
-    outputs = model(
-        encoder_outputs=BaseModelOutput(last_hidden_state=states),
-        attention_mask=mask,
-        decoder_input_ids=model.prepare_decoder_input_ids_from_labels(targets),
-        use_cache=False,
-    )
-    return torch.nn.functional.cross_entropy(
-        outputs.logits.float().flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET, reduction="sum"
-    )
 
 
 def flat_gradients(model: Any) -> torch.Tensor:
     """Return one vector of all gradients, of which each parameter's is a view: zeroed, reduced and scaled at once."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    flat = torch.zeros(sum(p.numel() for p in parameters), device=parameters[0].device)
-    start = 0
-    for parameter in parameters:
-        parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
-        start += parameter.numel()
+    parameters = list(model.parameters())
+    sizes = [parameter.numel() for parameter in parameters]
+    flat = torch.zeros(sum(sizes), device=parameters[0].device)
+    for parameter, gradient in zip(parameters, torch.split(flat, sizes), strict=True):
+        parameter.grad = gradient.view_as(parameter)
     return flat
 
 
-def make_optimizer(model: Any, config: TrainConfig) -> torch.optim.Optimizer:
+def make_optimizer(model: Any, learning_rate: float) -> torch.optim.Optimizer:
     """Return AdamW without weight decay for layer norms and biases (all vectors)."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": WEIGHT_DECAY},
+        {"params": [p for p in model.parameters() if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate)
+    return torch.optim.AdamW(groups, lr=learning_rate)
 
 
 def autocast(config: TrainConfig) -> contextlib.AbstractContextManager[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from erag_ray.config.keys.values import paths_of
 from erag_ray.config.reader import output_settings
-from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.config import MAX_GRAD_NORM, WEIGHT_DECAY, TrainConfig
 from erag_ray.extras.train.data.curriculum import Curriculum
 from erag_ray.extras.train.data.examples import NAMES, Examples, prepare_examples, reopen_examples
 from erag_ray.inputs.settings import check_reader_names
@@ -70,14 +70,15 @@ def _best(done: Mapping[str, object]) -> str:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """Return all that the result depends on: the config's keys, file stamps, and digests of weights."""
-    parts = {
-        "reader": output_settings(config.reader),
-        **{name: dataclasses.asdict(getattr(config, name)) for name in NAMES},
-    }
-    values: dict[str, Any] = dataclasses.asdict(config)
-    for key in (*FREE_KEYS, *parts):
+    # what is constant is among them, since it was a key once
+    constants: dict[str, object] = {"weight_decay": WEIGHT_DECAY, "max_grad_norm": MAX_GRAD_NORM}
+    constants |= {f"{name}.trec_ties": "trec9" for name in NAMES}
+    values = dataclasses.asdict(config) | {"reader": output_settings(config.reader)} | constants
+    for key in FREE_KEYS:
         del values[key]
-    values |= {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
+    for name in ("reader", *NAMES):
+        part = values.pop(name)
+        values |= {f"{name}.{key}": value for key, value in part.items()}
     for name in NAMES:
         values[f"files of {name}"] = {path: file_stamp(path) for _, path in paths_of(getattr(config, name))}
     if not config.scratch:
@@ -126,8 +127,9 @@ def check(config: TrainConfig) -> None:
     if config.reader.kind not in ("fid", "ipa"):
         problems.append(f"reader.kind: only fid and ipa readers are trained, not {config.reader.kind}")
     if config.reader.dtype != "float32":
-        text = f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16"
-        problems.append(text)
+        problems.append(
+            f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16"
+        )
     if problems:
         raise InputError(problems)
     check_same(config)
@@ -143,7 +145,14 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
         # that its settings and files are these, `check_same` has checked
         earlier = reopen_examples(config) if Folder(config.out).exists(SETTINGS) else None
         examples = earlier or prepare_examples(config)
-        problems = _check_copies(config, examples["train"])
+        known, stages = examples["train"].datasets, list(enumerate(config.curriculum, 1))
+        unknown = {name for _, stage in stages for name in stage.copies} - set(known)
+        problems = [
+            f"curriculum.copies: no training question is of {name!r}; there are {', '.join(sorted(known))}"
+            for name in sorted(unknown)
+        ]
+        empty = [number for number, stage in stages if all(stage.copies.get(name) == 0 for name in known)]
+        problems += [f"curriculum.copies: stage {number} has no questions" for number in empty]
     except InputError as error:
         problems = list(error.problems)
     if problems:
@@ -157,18 +166,3 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     prepare_start(config, examples)
     TableStore(config.out).write_manifest(settings(config), name=SETTINGS)
     return examples
-
-
-def _check_copies(config: TrainConfig, train: Examples) -> list[str]:
-    names = {name for stage in config.curriculum for name in stage.copies}
-    datasets = ", ".join(sorted(train.datasets))
-    problems = [
-        f"curriculum.copies: no training question is of {name!r}; there are {datasets}"
-        for name in sorted(names - set(train.datasets))
-    ]
-    empty = [
-        number
-        for number, stage in enumerate(config.curriculum, 1)
-        if all(stage.copies.get(name) == 0 for name in train.datasets)
-    ]
-    return problems + [f"curriculum.copies: stage {number} has no questions" for number in empty]

@@ -9,6 +9,8 @@ from pydantic import Field
 from erag_ray.config.keys.values import Above0, AtLeast1, Keys, Number, Path, Share, Whole
 
 PASSAGES_PER_DISTRICT = 64
+DISTRICTS_PER_SURNAME = 4
+"""In how many districts a surname is found."""
 
 
 class WorldConfig(Keys):
@@ -35,9 +37,6 @@ class WorldConfig(Keys):
 
     namesake_fraction: Annotated[Number, Field(ge=0, lt=1)] = 0.35
     """Share of people who have the name of somebody else, with another occupation."""
-
-    districts_per_surname: AtLeast1 = 4
-    """In how many districts a surname is found."""
 
     variant_fraction: Share = 0.9
     """Share of questions, and of mentions on other pages, that name people in other words than their own page: a

@@ -5,11 +5,12 @@ The world is a sequence of districts that are generated independently, so that m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
 from random import Random
+from typing import NamedTuple
 
-from erag_ray.extras.world.config import WorldConfig
-from erag_ray.extras.world.words import FORMS, OCCUPATIONS, RELATIONS, SHORT_NAMES, WORDS, Names
+from erag_ray.extras.world.config import DISTRICTS_PER_SURNAME, WorldConfig
+from erag_ray.extras.world.words import FORMS, OCCUPATIONS, RELATIONS, SHORT_NAMES, WORDS, Names, surname
 
 NUM_THINGS = {"region": 3, "town": 6, "company": 6, "school": 5, "novel": 8}
 """Kind -> number in a district; all but regions have pages."""
@@ -17,8 +18,7 @@ NUM_PEOPLE, NUM_SURNAMES = 36, 16
 FACTS_OF_A_PERSON = 5
 
 
-@dataclass(frozen=True)
-class Entity:
+class Entity(NamedTuple):
     """An entity with a page, or only a name (regions, rivers, prizes, years, plain words).
 
     Attributes:
@@ -49,8 +49,7 @@ class Entity:
         return f"the {OCCUPATIONS[self.occupation]} {self.aliases[0]}"
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(NamedTuple):
     """A subject, a relation, an object."""
 
     subject: Entity
@@ -58,8 +57,7 @@ class Fact:
     object: Entity
 
 
-@dataclass(frozen=True)
-class District:
+class District(NamedTuple):
     """A district with its entities and facts."""
 
     number: int
@@ -72,9 +70,8 @@ def make_district(config: WorldConfig, number: int) -> District:
     """Generate district ``number`` of the world, deterministic in seed and settings."""
     random = Random(f"{config.seed}/{number}")
     dev = config.is_dev(number)
-    names = Names(
-        random, dev, max(config.num_districts * NUM_SURNAMES // config.districts_per_surname, NUM_SURNAMES)
-    )
+    num_surnames = max(config.num_districts * NUM_SURNAMES // DISTRICTS_PER_SURNAME, NUM_SURNAMES)
+    names = Names(random, dev, num_surnames)
     cast = {kind: [_thing(kind, names) for _ in range(count)] for kind, count in NUM_THINGS.items()}
     cast["person"] = _people(names, config.namesake_fraction)
     entities = [entity for kind, of_kind in cast.items() if kind != "region" for entity in of_kind]
@@ -89,34 +86,26 @@ def _thing(kind: str, names: Names) -> Entity:
 
 
 def _people(names: Names, namesake_fraction: float) -> list[Entity]:
-    """Generate people with few surnames; a fraction of them are namesakes of earlier ones."""
-    surnames = [names.surname() for _ in range(NUM_SURNAMES)]
+    """Generate people with few surnames; a fraction have the name of an earlier one, with another occupation."""
+    random = names.random
+    surnames = [surname(random.randrange(names.surnames)) for _ in range(NUM_SURNAMES)]
     people: list[Entity] = []
+
+    def full_name(sex: str) -> str:
+        return f"{random.choice(WORDS[sex]).split('/')[0]} {random.choice(surnames)}"
+
     while len(people) < NUM_PEOPLE:
-        is_namesake = people and names.random.random() < namesake_fraction
-        people.append(_namesake(names, people) if is_namesake else _person(names, surnames))
+        if people and random.random() < namesake_fraction:
+            _, name, _, _, woman = random.choice(people)
+        else:
+            woman = random.random() < 0.5
+            name = names.draw(functools.partial(full_name, "woman" if woman else "man"))
+        used = {person.occupation for person in people if person.name == name}
+        occupation = random.choice([other for other in OCCUPATIONS if other not in used])
+        first, last = name.split(" ")
+        aliases = (f"{SHORT_NAMES[first]} {last}", f"{first[0]}. {last}")
+        people.append(Entity("person", name, aliases, occupation, woman))
     return people
-
-
-def _person(names: Names, surnames: list[str]) -> Entity:
-    woman = names.random.random() < 0.5
-    first_names = [word.split("/")[0] for word in WORDS["woman" if woman else "man"]]
-    name = names.draw(lambda: f"{names.random.choice(first_names)} {names.random.choice(surnames)}")
-    return _with_occupation(name, woman, names.random.choice(list(OCCUPATIONS)))
-
-
-def _namesake(names: Names, people: list[Entity]) -> Entity:
-    """Generate a person with the name of another one and an occupation that no namesake has."""
-    other = names.random.choice(people)
-    used = {person.occupation for person in people if person.name == other.name}
-    free = [occupation for occupation in OCCUPATIONS if occupation not in used]
-    return _with_occupation(other.name, other.woman, names.random.choice(free))
-
-
-def _with_occupation(name: str, woman: bool, occupation: str) -> Entity:
-    first, last = name.split(" ")
-    aliases = (f"{SHORT_NAMES[first]} {last}", f"{first[0]}. {last}")
-    return Entity("person", name, aliases, occupation, woman)
 
 
 def _facts_of(entity: Entity, cast: dict[str, list[Entity]], names: Names) -> list[Fact]:

@@ -8,12 +8,11 @@ import functools
 import json
 import multiprocessing
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from erag_ray import __version__
-from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.config import DISTRICTS_PER_SURNAME, WorldConfig
 from erag_ray.extras.world.district import make_district
 from erag_ray.extras.world.pages import Page, make_pages
 from erag_ray.extras.world.tasks import TASKS, make_records
@@ -47,22 +46,15 @@ def write_world(
         The number of lines in every file.
     """
     folder = Folder(config.out)
-    settings = {"version": __version__, **dataclasses.asdict(config)}
-    for key in ("out", "num_processes"):
-        del settings[key]
+    settings = {"version": __version__, "districts_per_surname": DISTRICTS_PER_SURNAME}
+    free = ("out", "num_processes")
+    settings |= {key: value for key, value in dataclasses.asdict(config).items() if key not in free}
     manifest = whole_manifest(folder, form={"settings": dict, "lines": dict})
     if manifest is not None and manifest["settings"] == settings:
-        counts: dict[str, int] = manifest["lines"]
-        return counts
+        return dict(manifest["lines"])
     folder.delete(MANIFEST)
-    lines = _write_files(config, folder, on_progress)
-    TableStore(config.out).write_manifest({"settings": settings, "lines": lines})
-    return lines
-
-
-def _write_files(config: WorldConfig, folder: Folder, on_progress: Callable[[int], None]) -> dict[str, int]:
     names = [KNOWLEDGE_SOURCE, *(file_name(task, dev) for task in TASKS for dev in (False, True))]
-    counts: Counter[str] = Counter(dict.fromkeys(names, 0))
+    counts = dict.fromkeys(names, 0)
     for name in names:
         folder.record(name)
         folder.record(UNFINISHED, name)
@@ -80,7 +72,8 @@ def _write_files(config: WorldConfig, folder: Folder, on_progress: Callable[[int
     for name in names:
         folder.move((UNFINISHED, name), (name,))
     folder.delete_folder(UNFINISHED)
-    return dict(counts)
+    TableStore(config.out).write_manifest({"settings": settings, "lines": counts})
+    return counts
 
 
 def _districts(config: WorldConfig) -> Iterator[Lines]:
@@ -93,7 +86,7 @@ def _districts(config: WorldConfig) -> Iterator[Lines]:
     # spawn, not fork: the parent may have threads
     with multiprocessing.get_context("spawn").Pool(num_processes) as pool:
         for start in range(0, config.num_districts, WINDOW):
-            window = range(start, min(start + WINDOW, config.num_districts))
+            window = range(config.num_districts)[start : start + WINDOW]
             yield from pool.map(make, window, chunksize=max(1, WINDOW // (4 * num_processes)))
 
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
 from random import Random
+from typing import NamedTuple
 
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, Entity, Fact
 from erag_ray.extras.world.words import RELATIONS
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """A sentence of a page and the fact that it states."""
 
     sentence: str
     fact: Fact
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A page: its id, title and subject, and the statements of its paragraphs."""
 
     page_id: str
@@ -42,51 +40,29 @@ class Page:
 def make_pages(config: WorldConfig, district: District) -> list[Page]:
     """Generate all pages of a district, in the order of its entities; every fact is on at least one of them."""
     random = Random(f"{config.seed}/{district.number}/pages")
-    of_subject: dict[int, list[Fact]] = {id(entity): [] for entity in district.entities}
-    others: dict[int, list[Fact]] = {id(entity): [] for entity in district.entities}
+    of_subject: dict[int, list[Fact]] = defaultdict(list)
+    of_others: dict[int, list[Fact]] = defaultdict(list)
     for fact in district.facts:
         if random.random() < config.own_fraction:
             of_subject[id(fact.subject)].append(fact)
         else:
-            others[id(_host(random, district, fact))].append(fact)
-    return [
-        _page(config, random, district, index, of_subject[id(entity)], others[id(entity)])
-        for index, entity in enumerate(district.entities)
-    ]
-
-
-def _host(random: Random, district: District, fact: Fact) -> Entity:
-    """Choose the page of a fact that is not on its subject's page: its object's, or any other."""
-    entities = [entity for entity in district.entities if entity is not fact.subject]
-    return fact.object if any(entity is fact.object for entity in entities) else random.choice(entities)
-
-
-def _page(
-    config: WorldConfig,
-    random: Random,
-    district: District,
-    index: int,
-    of_subject: Sequence[Fact],
-    others: Sequence[Fact],
-) -> Page:
-    entity = district.entities[index]
-    noun = entity.occupation or entity.kind
-    title = f"{entity.name} ({noun})" if entity.kind == "person" else entity.name
-    own_facts = [Statement(_tell(random, fact, _own_subject(random, entity)), fact) for fact in of_subject]
-    random.shuffle(own_facts)
-    more = [fact for fact in _others(config, random, district, entity) if fact not in others]
-    other_facts = [
-        Statement(_tell(random, fact, refer(config, random, fact.subject)), fact) for fact in (*others, *more)
-    ]
-    random.shuffle(other_facts)
-    return Page(
-        f"{district.number * 1000 + index + 1}",
-        title,
-        entity,
-        f"{entity.name} is {'an' if noun[0] in 'aeiou' else 'a'} {noun}.",
-        tuple(own_facts),
-        tuple(other_facts),
-    )
+            # its object's page, or any other
+            entities = [entity for entity in district.entities if entity is not fact.subject]
+            is_on_page = any(entity is fact.object for entity in entities)
+            of_others[id(fact.object if is_on_page else random.choice(entities))].append(fact)
+    pages = []
+    for number, entity in enumerate(district.entities, district.number * 1000 + 1):
+        noun = entity.occupation or entity.kind
+        title = f"{entity.name} ({noun})" if entity.kind == "person" else entity.name
+        intro = f"{entity.name} is {'an' if noun[0] in 'aeiou' else 'a'} {noun}."
+        statements = [_tell(random, fact, _own_subject(random, entity)) for fact in of_subject[id(entity)]]
+        random.shuffle(statements)
+        facts = of_others[id(entity)]
+        facts += [fact for fact in _others(config, random, district, entity) if fact not in facts]
+        others = [_tell(random, fact, refer(config, random, fact.subject)) for fact in facts]
+        random.shuffle(others)
+        pages.append(Page(str(number), title, entity, intro, tuple(statements), tuple(others)))
+    return pages
 
 
 def _own_subject(random: Random, entity: Entity) -> str:
@@ -103,8 +79,9 @@ def refer(config: WorldConfig, random: Random, entity: Entity) -> str:
     return entity.variant if random.random() < config.variant_fraction else entity.reference
 
 
-def _tell(random: Random, fact: Fact, subject: str) -> str:
-    return state(random.choice(RELATIONS[fact.relation].sentences), subject, fact.object.name)
+def _tell(random: Random, fact: Fact, subject: str) -> Statement:
+    template = random.choice(RELATIONS[fact.relation].sentences)
+    return Statement(state(template, subject, fact.object.name), fact)
 
 
 def state(template: str, subject: str, object_: str) -> str:

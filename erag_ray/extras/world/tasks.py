@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, Entity, Fact
@@ -46,8 +46,7 @@ class Scene:
         return refer(self.config, self.random, entity)
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """One question: its input, its answers, and the statements that support them."""
 
     input: str
@@ -62,10 +61,7 @@ def make_records(
     scene = Scene(config, Random(f"{config.seed}/{district.number}/{task}"), district, pages)
     items: dict[str, Item] = {}
     for _ in range(20 * count):
-        if len(items) == count:
-            break
-        item = TASKS[task](scene)
-        if item:
+        if len(items) < count and (item := TASKS[task](scene)):
             items.setdefault(item.input, item)
     return [_record(f"{task}-{district.number}-{i}", item) for i, item in enumerate(items.values())]
 
@@ -80,9 +76,7 @@ def factoid(scene: Scene) -> Item | None:
 
 def described(scene: Scene) -> Item | None:
     """Ask for an entity by two of its facts, as in TriviaQA; all its names are answers."""
-    entity = scene.random.choice(
-        [candidate for candidate in scene.district.entities if candidate.kind != "school"]
-    )
+    entity = scene.random.choice([one for one in scene.district.entities if one.kind != "school"])
     facts = scene.random.sample([fact for fact in scene.district.facts if fact.subject is entity], 2)
     if all(fact.object.kind in PLAIN for fact in facts) or _fits_others(scene, entity, facts):
         return None
@@ -90,11 +84,8 @@ def described(scene: Scene) -> Item | None:
     if entity.kind == "person" and scene.random.random() < scene.config.variant_fraction:
         kind = OCCUPATIONS[entity.occupation]
     clauses = [RELATIONS[fact.relation].clause.replace("{O}", fact.object.name) for fact in facts]
-    return Item(
-        f"Which {kind} {' and '.join(clauses)}?",
-        (entity.name, *entity.aliases),
-        tuple(map(scene.source_of, facts)),
-    )
+    text = f"Which {kind} {' and '.join(clauses)}?"
+    return Item(text, (entity.name, *entity.aliases), tuple(map(scene.source_of, facts)))
 
 
 def _fits_others(scene: Scene, entity: Entity, facts: Sequence[Fact]) -> bool:
@@ -157,10 +148,8 @@ def _record(query_id: str, item: Item) -> dict[str, Any]:
 
 def _provenance(page: Page, statement: Statement) -> dict[str, Any]:
     """Return KILT's provenance of a statement; paragraph 0 of a page is its title."""
-    number, text = next(
-        (number, text) for number, text in enumerate(page.paragraphs, 1) if statement.sentence in text
-    )
-    start = text.index(statement.sentence)
+    starts = [text.find(statement.sentence) for text in page.paragraphs]
+    number, start = next((number, start) for number, start in enumerate(starts, 1) if start >= 0)
     return {
         "wikipedia_id": page.page_id,
         "title": page.title,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -37,25 +37,18 @@ class Relation:
 
     subject: str
     object: str
-    sentences: tuple[str, ...]
-    questions: tuple[str, ...]
+    sentences: Sequence[str]
+    questions: Sequence[str]
     clause: str
     phrase: str = ""
 
 
 def _read(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(
-        pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8")
-    )
-    return content
+    text = pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return dict(yaml.safe_load(text))
 
 
-def _relation(values: Mapping[str, Any]) -> Relation:
-    lists = {key: tuple(values[key]) for key in ("sentences", "questions")}
-    return Relation(**{**values, **lists})
-
-
-RELATIONS = {name: _relation(values) for name, values in _read("relations.yaml").items()}
+RELATIONS = {name: Relation(**values) for name, values in _read("relations.yaml").items()}
 WORDS: dict[str, tuple[str, ...]] = {kind: tuple(text.split()) for kind, text in _read("words.yaml").items()}
 SHORT_NAMES: dict[str, str] = dict(word.split("/") for kind in ("woman", "man") for word in WORDS[kind])
 """First name -> the form that friends (and some pages and questions) use."""
@@ -106,10 +99,6 @@ class Names:
     def of_kind(self, kind: str) -> str:
         """Return a new name of an entity, by `FORMS`."""
         return self.draw(lambda: re.sub(r"{(\w+)}", lambda match: self._piece(match[1]), FORMS[kind]))
-
-    def surname(self) -> str:
-        """Return one of the world's surnames."""
-        return surname(self.random.randrange(self.surnames))
 
     def _piece(self, kind: str) -> str:
         if kind == "surname":

@@ -33,9 +33,9 @@ class Drawn(NamedTuple):
 
     @property
     def num_characters(self) -> int:
-        """Characters of question and passages: an estimate of the number of tokens, for sorting."""
-        passages = self.passages
-        return len(self.question) * max(len(passages), 1) + sum(len(p.title) + len(p.text) for p in passages)
+        """Characters of all segments: an estimate of the number of tokens, for sorting."""
+        num_segments = max(len(self.passages), 1)
+        return len(self.question) * num_segments + sum(len(p.title) + len(p.text) for p in self.passages)
 
 
 class Sample(NamedTuple):
@@ -45,13 +45,12 @@ class Sample(NamedTuple):
     target: Ids
 
 
-class Batches:
+class Batches(NamedTuple):
     """The samples of each training step."""
 
-    def __init__(self, examples: Examples, curriculum: Curriculum, reader: TrainedReader) -> None:
-        self.examples = examples
-        self.curriculum = curriculum
-        self.reader = reader
+    examples: Examples
+    curriculum: Curriculum
+    reader: TrainedReader
 
     def draw(self, step: int) -> list[Drawn]:
         """Sample all questions of a step, longest first."""
@@ -128,11 +127,8 @@ def _most_like(question: str, words: Sequence[str], num_words: int, rng: np.rand
 
 def _find(text: str, spans: Sequence[str], rng: np.random.Generator) -> tuple[int, int] | None:
     """Return a random occurrence of one of the spans in the text; None without any."""
-    matches = []
-    for span in spans:
-        if has_word(span):
-            whole = whole_words(re.escape(span.strip()))
-            matches += [match.span() for match in re.finditer(whole, text, re.IGNORECASE)]
+    patterns = [whole_words(re.escape(span.strip())) for span in spans if has_word(span)]
+    matches = [match.span() for whole in patterns for match in re.finditer(whole, text, re.IGNORECASE)]
     return matches[int(rng.integers(len(matches)))] if matches else None
 
 
@@ -157,15 +153,12 @@ def read_passages(corpus: pa.Table, rows: Sequence[int]) -> list[Passage]:
 
 def tokenised(drawn: Sequence[Drawn], reader: TrainedReader) -> list[Sample]:
     """Tokenise sampled questions, each in its dataset's form."""
-    model, forms = reader.model, [reader.forms[question.dataset] for question in drawn]
-    requests = [
-        Request.of(form, question.question, question.passages)
-        for form, question in zip(forms, drawn, strict=True)
-    ]
-    answers = model.pieces.tokenise([[Piece("passage", question.answer)] for question in drawn])
+    model = reader.model
+    requests = [Request.of(reader.forms[one.dataset], one.question, one.passages) for one in drawn]
+    answers = model.pieces.tokenise([[Piece("passage", one.answer)] for one in drawn])
     return [
-        Sample(prompt, (*answer[: form.max_new_tokens - len(model.end)], *model.end))
-        for form, prompt, (answer,) in zip(forms, model.render(requests), answers, strict=True)
+        Sample(prompt, (*answer[: prompt.form.max_new_tokens - len(model.end)], *model.end))
+        for prompt, (answer,) in zip(model.render(requests), answers, strict=True)
     ]
 
 

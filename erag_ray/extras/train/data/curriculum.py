@@ -6,15 +6,14 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from erag_ray.extras.train.config import StageConfig, TrainConfig
+from erag_ray.extras.train.config import TrainConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class Position:
+class Position(NamedTuple):
     """The position of a step: its stage, its epoch in the stage, and its step in the epoch, all from 0."""
 
     stage: int
@@ -32,15 +31,15 @@ class Curriculum:
 
     def __init__(self, config: TrainConfig, datasets: Sequence[str]) -> None:
         self.config = config
-        names = np.array(datasets, dtype=object)
-        self._epoch_rows = [_epoch_rows(stage, names) for stage in config.curriculum]
         self._batch_sizes = [stage.batch_size or config.batch_size for stage in config.curriculum]
-        sizes = zip(self._epoch_rows, self._batch_sizes, strict=True)
-        self._epoch_steps = [math.ceil(len(rows) / batch_size) for rows, batch_size in sizes]
-        stages = zip(config.curriculum, self._epoch_steps, strict=True)
-        self._ends = list(
-            itertools.accumulate(stage.steps or (stage.epochs or 0) * steps for stage, steps in stages)
-        )
+        self._epoch_rows, self._epoch_steps, lengths = [], [], []
+        for stage, batch_size in zip(config.curriculum, self._batch_sizes, strict=True):
+            # of an epoch, each as often as the stage's copies
+            rows = np.repeat(np.arange(len(datasets)), [stage.copies.get(name, 1) for name in datasets])
+            self._epoch_rows.append(rows)
+            self._epoch_steps.append(math.ceil(len(rows) / batch_size))
+            lengths.append(stage.steps or (stage.epochs or 0) * self._epoch_steps[-1])
+        self._ends = list(itertools.accumulate(lengths))
 
     @property
     def num_steps(self) -> int:
@@ -51,8 +50,7 @@ class Curriculum:
         """Return the position of a step, ``0 <= step < num_steps``."""
         stage = next(index for index, end in enumerate(self._ends) if step < end)
         inside = step - (self._ends[stage - 1] if stage else 0)
-        epoch, step = divmod(inside, self._epoch_steps[stage])
-        return Position(stage=stage, epoch=epoch, step=step)
+        return Position(stage, *divmod(inside, self._epoch_steps[stage]))
 
     def numbers_in_epoch(self, position: Position) -> np.ndarray:
         """Return the questions of a step by their numbers in the epoch (each copy of a question has its own)."""
@@ -73,14 +71,6 @@ class Curriculum:
         if self.config.schedule == "linear" and step >= warmup:
             factor = (self.num_steps - step) / max(self.num_steps - warmup, 1.0)
         return self.config.learning_rate * min(factor, 1.0)
-
-
-def _epoch_rows(stage: StageConfig, datasets: np.ndarray) -> np.ndarray:
-    """Return the rows of an epoch, each as often as the stage's ``copies``."""
-    copies = np.ones(len(datasets), int)
-    for name, number in stage.copies.items():
-        copies[datasets == name] = number
-    return np.repeat(np.arange(len(datasets)), copies)
 
 
 @functools.lru_cache(maxsize=2)

@@ -11,7 +11,6 @@ import polars as pl
 import pyarrow as pa
 
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
-from erag_ray.data.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import CORPUS_COLUMNS
@@ -20,18 +19,20 @@ from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.predictions import resolve_pages
 from erag_ray.data.runs.texts import load_corpus
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
+from erag_ray.extras.train.data.mapped import open_mapped, write_mapped
+from erag_ray.extras.train.data.reading_comprehension import load_reading_comprehension
 from erag_ray.inputs.tables import check_inputs, gold_lists, resolve_gold
 from erag_ray.measures.scores import JUDGED, score_named
 from erag_ray.prompts.kinds.no_response import ABSTAINS
 from erag_ray.store.folder import Folder
-from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.schemas import CORPUS, table_schema
 from erag_ray.store.tables import TableStore, read_manifest
 from erag_ray.support.errors import InputError
 
 # passages and gold are row numbers of the examples' CORPUS, best first
 EXAMPLES = table_schema("examples", "query_id* dataset question answers score passages gold evidence")
-ROWS = pl.List(pl.Int32)
+NO_ROWS = pl.lit([], dtype=pl.List(pl.Int32))
+NO_TEXTS = pl.lit([], dtype=pl.List(pl.String))
 NAMES = ("train", "dev")
 
 
@@ -95,24 +96,29 @@ def _folder(config: TrainConfig, name: str) -> pathlib.Path:
     return pathlib.Path(config.out, "data", name)
 
 
-def _sizes(config: TrainConfig, name: str) -> tuple[int, int]:
-    """Return the most passages and the most gold passages of a question in any stage (for dev: the last one)."""
-    stages = config.curriculum if name == "train" else config.curriculum[-1:]
-    return max(max(stage.num_passages) for stage in stages), max(stage.num_gold for stage in stages)
-
-
 def _load(
     config: TrainConfig, name: str, diagnostics: Diagnostics
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
     """Load EXAMPLES, CORPUS and datasets of train or dev."""
-    examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
+    examples: ExamplesConfig = getattr(config, name)
+    stages = config.curriculum if name == "train" else config.curriculum[-1:]
+    depth, num_gold = (
+        max(max(stage.num_passages) for stage in stages),
+        max(stage.num_gold for stage in stages),
+    )
     if not (examples.queries or examples.given):
         if name == "train":
             diagnostics.error("no training questions", "train: no question files. Set queries or given")
         return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
     loaded, given_passages = _questions(examples, diagnostics)
     for score in loaded.queries["score"].unique().sort():
-        _check_score(name, score, diagnostics)
+        try:
+            score_named(score)
+        except ValueError as error:
+            diagnostics.error("config key score", f"{name}.score: {error}")
+        if score in JUDGED:
+            text = f"{score} needs a judge, and training has none. Choose another score, such as match"
+            diagnostics.error("config key score", f"{name}.score: {text}")
     loaded = sample_loaded(loaded, examples.num_questions, config.seed)
     runs, corpus = _passages(examples, loaded, given_passages, depth, diagnostics)
     with_gold = loaded.queries if num_gold else loaded.queries.clear()
@@ -142,23 +148,11 @@ def unanswerable(frame: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
         following.list.set_difference("passages").list.set_difference("gold").list.sort().alias("passages"),
         query_id=pl.col("query_id") + f":{ABSTAINS}",
         answers=pl.lit([ABSTAINS], dtype=pl.List(pl.String)),
-        gold=pl.lit([], dtype=ROWS),
-        evidence=pl.lit([], dtype=pl.List(pl.String)),
+        gold=NO_ROWS,
+        evidence=NO_TEXTS,
     )
     with_passages = foreign.filter(pl.col("passages").list.len() > 0)
     return with_passages.head(round(share * frame.height)).select(frame.columns)
-
-
-def _check_score(name: str, score: str, diagnostics: Diagnostics) -> None:
-    try:
-        score_named(score)
-    except ValueError as error:
-        diagnostics.error("config key score", f"{name}.score: {error}")
-    if score in JUDGED:
-        text = (
-            f"{name}.score: {score} needs a judge, and training has none. Choose another score, such as match"
-        )
-        diagnostics.error("config key score", text)
 
 
 def _questions(config: ExamplesConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
@@ -193,10 +187,17 @@ def _passages(
     """Return RUNS of the questions, cut at ``depth``, and the CORPUS of their passages and gold passages."""
     queries = loaded.queries
     given = given_passages.join(queries, left_on="doc_id", right_on="query_id", how="semi")
-    lists = _given_lists(given)
+    lists = given.select(
+        run_id=pl.lit("given"), query_id="doc_id", rank=pl.lit(1), doc_id="doc_id", score=pl.lit(None)
+    ).cast(RUN_COLUMNS)
     if not (config.run or config.passages) or not depth:
         return lists.filter(pl.col("rank") <= depth), given
-    entries = _entries(config, diagnostics)
+    files = [load_run(path, path, diagnostics) for path in config.run]
+    entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *files])
+    names = entries.select("run_id", "query_id").unique(maintain_order=True)
+    text = "{run_id}: query {query_id!r} also has a list in another run file"
+    repeated = names.filter(pl.col("query_id").is_duplicated())
+    diagnostics.error_rows("questions in several run files", repeated, text)
     needed = entries.join(queries, on="query_id", how="semi").filter(
         (pl.col("rank") <= depth) | pl.col("page_id").is_not_null()
     )
@@ -211,31 +212,6 @@ def _passages(
     return pl.concat([runs, lists]).filter(pl.col("rank") <= depth), pl.concat([corpus, given])
 
 
-def _given_lists(passages: pl.DataFrame) -> pl.DataFrame:
-    columns = {
-        "run_id": pl.lit("given"),
-        "query_id": pl.col("doc_id"),
-        "rank": pl.lit(1, pl.Int32),
-        "doc_id": pl.col("doc_id"),
-        "score": pl.lit(None, pl.Float64),
-    }
-    return passages.select(**columns).cast(RUN_COLUMNS)
-
-
-def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
-    """Load the lists of all run files; record an error for each question in two of them."""
-    files = [load_run(path, path, diagnostics, ties=config.trec_ties) for path in config.run]
-    entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *files])
-    repeated = (
-        entries.select("run_id", "query_id")
-        .unique(maintain_order=True)
-        .filter(pl.col("query_id").is_duplicated())
-    )
-    text = "{run_id}: query {query_id!r} also has a list in another run file"
-    diagnostics.error_rows("questions in several run files", repeated, text)
-    return entries
-
-
 def _joined(
     runs: pl.DataFrame, gold: pl.DataFrame, corpus: pl.DataFrame, loaded: LoadedQueries
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -244,24 +220,13 @@ def _joined(
     used = corpus.join(listed, on="doc_id", how="semi", maintain_order="left")
     rows = used.select("doc_id", row=pl.int_range(pl.len(), dtype=pl.Int32))
     spans = loaded.evidence.group_by("query_id", maintain_order=True).agg(evidence=pl.col("span"))
-    frame = (
-        loaded.queries.join(
-            _row_lists(runs, rows, "passages"), on="query_id", how="left", maintain_order="left"
-        )
-        .join(_row_lists(gold, rows, "gold"), on="query_id", how="left", maintain_order="left")
-        .join(spans, on="query_id", how="left", maintain_order="left")
-    )
-    empty = [
-        pl.col(name).fill_null(pl.lit([], dtype=kind))
-        for name, kind in (("passages", ROWS), ("gold", ROWS), ("evidence", pl.List(pl.String)))
-    ]
+    frame = loaded.queries.join(spans, on="query_id", how="left", maintain_order="left")
+    for name, lists in (("passages", runs), ("gold", gold)):
+        documents = lists.join(rows, on="doc_id").sort("query_id", "rank")
+        of_query = documents.group_by("query_id", maintain_order=True).agg(pl.col("row").alias(name))
+        frame = frame.join(of_query, on="query_id", how="left", maintain_order="left")
+    empty = [pl.col("passages", "gold").fill_null(NO_ROWS), pl.col("evidence").fill_null(NO_TEXTS)]
     return frame.with_columns(empty).select(EXAMPLES.columns.names), used
-
-
-def _row_lists(lists: pl.DataFrame, rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return query_id and the rows of its documents, best first."""
-    documents = lists.join(rows, on="doc_id").sort("query_id", "rank")
-    return documents.group_by("query_id", maintain_order=True).agg(pl.col("row").alias(name))
 
 
 def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diagnostics: Diagnostics) -> None:
@@ -278,6 +243,5 @@ def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diag
         diagnostics.warning(f"{name}: lists of fewer than {depth} passages", count=short)
     without_gold = frame.filter(pl.col("gold").list.len() == 0).height
     if num_gold and without_gold:
-        diagnostics.warning(
-            f"{name}: questions without a gold passage, which get their list only", count=without_gold
-        )
+        text = f"{name}: questions without a gold passage, which get their list only"
+        diagnostics.warning(text, count=without_gold)

@@ -28,8 +28,6 @@ INSIDE_SIZE = 4.0
 READING_LOGIT = 8.0
 TITLE_LOGIT = 2.0
 NOT_AHEAD_BIAS = -8.0
-NUM_NOTES = 5
-"""The notes: inside, matched, before, behind, about."""
 LEAST_WIDTH = 4
 """Notes take at most a quarter of the model's width."""
 
@@ -54,11 +52,16 @@ def note_matches(model: Any, marks: Sequence[int]) -> None:
     """
     blocks = [block.layer[0].SelfAttention for block in model.encoder.block]
     heads, size = blocks[0].n_heads, blocks[0].key_value_proj_dim
-    num_reserved = 1 + NUM_NOTES * len(marks)
+    num_reserved = 1 + len(Notes._fields) * len(marks)
     if heads < 4 or size < len(marks) or model.config.d_model < LEAST_WIDTH * num_reserved:
         return
     notes = Notes(*range(1, num_reserved, len(marks)))
-    _reserve(model, num_reserved)
+    # embeddings and the outputs of all layers leave these coordinates to the notes
+    model.shared.weight[:, :num_reserved] = 0
+    model.shared.weight[:, CONSTANT] = CONSTANT_SIZE
+    for block in model.encoder.block:
+        block.layer[0].SelfAttention.o.weight[:num_reserved] = 0
+        block.layer[1].DenseReluDense.wo.weight[:num_reserved] = 0
     _read_marks(blocks[0], model.shared.weight, marks, notes)
     for attention in blocks[1:]:
         for head in range(heads // 4):
@@ -69,17 +72,8 @@ def note_matches(model: Any, marks: Sequence[int]) -> None:
         _read_title(attention, notes, len(marks))
 
 
-def _reserve(model: Any, num_reserved: int) -> None:
-    """Zero these coordinates in embeddings and outputs of all layers, for the notes."""
-    model.shared.weight[:, :num_reserved] = 0
-    model.shared.weight[:, CONSTANT] = CONSTANT_SIZE
-    for block in model.encoder.block:
-        block.layer[0].SelfAttention.o.weight[:num_reserved] = 0
-        block.layer[1].DenseReluDense.wo.weight[:num_reserved] = 0
-
-
 def _read_marks(attention: Any, embeddings: torch.Tensor, marks: Sequence[int], notes: Notes) -> None:
-    rows = _reading_rows(attention)
+    head, rows = _reading_head(attention)
     words = embeddings[list(marks)].clone()
     words[:, CONSTANT] = 0
     # each has inner product 1 with its mark and 0 with the other marks
@@ -87,33 +81,32 @@ def _read_marks(attention: Any, embeddings: torch.Tensor, marks: Sequence[int], 
     _set_constant_query(attention, rows, READING_LOGIT / CONSTANT_SIZE)
     attention.k.weight[rows.start] = words.sum(0)
     attention.v.weight[rows], attention.o.weight[:, rows] = 0, 0
-    for number, word in enumerate(words):
-        attention.v.weight[rows.start + number] = word
-        attention.o.weight[notes.inside + number, rows.start + number] = INSIDE_SIZE
+    numbers = torch.arange(len(words))
+    attention.v.weight[rows.start + numbers] = words
+    attention.o.weight[notes.inside + numbers, rows.start + numbers] = INSIDE_SIZE
     bias = attention.relative_attention_bias.weight
     # the second half of the buckets is that of tokens ahead
-    bias[:, _reading_head(attention)] = 0
-    bias[len(bias) // 2 :, _reading_head(attention)] = NOT_AHEAD_BIAS
+    bias[:, head] = 0
+    bias[len(bias) // 2 :, head] = NOT_AHEAD_BIAS
 
 
 def _read_title(attention: Any, notes: Notes, num_marks: int) -> None:
     """Attend to tokens of the title: those that have seen its mark, and not yet that of the text."""
-    rows = _reading_rows(attention)
+    head, rows = _reading_head(attention)
     _set_constant_query(attention, rows, 1.0)
+    title, text = notes.inside + num_marks - 2, notes.inside + num_marks - 1
     attention.k.weight[rows.start] = 0
-    attention.k.weight[rows.start, notes.inside + num_marks - 2] = TITLE_LOGIT
-    attention.k.weight[rows.start, notes.inside + num_marks - 1] = -2 * TITLE_LOGIT
-    _pass_on(attention, _reading_head(attention), notes.matched, notes.about, num_marks)
+    attention.k.weight[rows.start, [title, text]] = torch.tensor([TITLE_LOGIT, -2 * TITLE_LOGIT])
+    _pass_on(attention, head, notes.matched, notes.about, num_marks)
 
 
 def _pass_on(attention: Any, head: int, source: int, target: int, num_marks: int) -> None:
     """Let a head copy a note of the tokens that it attends to into another note."""
-    first = head * attention.key_value_proj_dim
-    for number in range(num_marks):
-        attention.v.weight[first + number] = 0
-        attention.v.weight[first + number, source + number] = 1
-        attention.o.weight[:, first + number] = 0
-        attention.o.weight[target + number, first + number] = 1
+    numbers = torch.arange(num_marks)
+    rows = head * attention.key_value_proj_dim + numbers
+    attention.v.weight[rows], attention.o.weight[:, rows] = 0, 0
+    attention.v.weight[rows, source + numbers] = 1
+    attention.o.weight[target + numbers, rows] = 1
 
 
 def _set_constant_query(attention: Any, rows: slice, size: float) -> None:
@@ -122,10 +115,7 @@ def _set_constant_query(attention: Any, rows: slice, size: float) -> None:
     attention.q.weight[rows.start, CONSTANT] = size
 
 
-def _reading_head(attention: Any) -> int:
-    return int(attention.n_heads // 2)
-
-
-def _reading_rows(attention: Any) -> slice:
-    size = attention.key_value_proj_dim
-    return slice(_reading_head(attention) * size, (_reading_head(attention) + 1) * size)
+def _reading_head(attention: Any) -> tuple[int, slice]:
+    """Return the number of the head that reads, and its rows."""
+    head, size = attention.n_heads // 2, attention.key_value_proj_dim
+    return head, slice(head * size, (head + 1) * size)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 import tokenizers
@@ -28,6 +27,8 @@ PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 CHARACTERS = [chr(code) for code in range(32, 127)] + ["\n"]
 NOT_T5 = ("vocab_size", "dtype")
 MAX_TEXTS = 400_000
+TEMPLATE = [piece.text for piece in pieces(T5, "", [Passage("a", "a")]) if piece.kind == "template"]
+"""The words of the prompt, which open question, title and text."""
 
 
 def prepare_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
@@ -62,17 +63,16 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
     quiet()
     tokenizer = train_tokenizer(_texts(examples), scratch.vocab_size)
     try:
-        settings: dict[str, Any] = {
-            **{name: value for name, value in dataclasses.asdict(scratch).items() if name not in NOT_T5},
+        sizes = {name: value for name, value in dataclasses.asdict(scratch).items() if name not in NOT_T5}
+        settings = sizes | {
             "vocab_size": len(tokenizer),
             "tie_word_embeddings": True,
             "pad_token_id": tokenizer.pad_token_id,
             "eos_token_id": tokenizer.eos_token_id,
             "decoder_start_token_id": tokenizer.pad_token_id,
         }
-        config = transformers.T5Config(**settings)
         torch.manual_seed(seed)
-        model = transformers.T5ForConditionalGeneration(config)
+        model = transformers.T5ForConditionalGeneration(transformers.T5Config(**settings))
         start_near_copying(model, _marks(tokenizer))
     except (ValueError, KeyError, StrictDataclassError) as error:
         raise InputError([f"scratch: T5 does not allow these sizes: {error}"]) from error
@@ -81,14 +81,9 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
         tokenizer.save_pretrained(unfinished)
 
 
-def _template() -> list[str]:
-    """Return the words of the prompt template, which open question, title and text."""
-    return [piece.text for piece in pieces(T5, "", [Passage("a", "a")]) if piece.kind == "template"]
-
-
 def _marks(tokenizer: transformers.PreTrainedTokenizerFast) -> list[int]:
     """Return the tokens of the template's words; none if any of them is not a single token."""
-    encoded = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in _template()]
+    encoded = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in TEMPLATE]
     return [ids[0] for ids in encoded] if all(len(ids) == 1 for ids in encoded) else []
 
 
@@ -123,12 +118,11 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> transformers.PreTr
 
 def _texts(examples: Examples) -> Iterator[str]:
     """Yield template words, questions, answers and passages (an even sample if there are very many)."""
-    template = " ".join(_template())
     for batch in examples.table.select(["question", "answers"]).to_batches(max_chunksize=1000):
         for record in batch.to_pylist():
-            yield from (f"{template} {record['question']}", *record["answers"])
-    step = max(1, examples.corpus.num_rows // MAX_TEXTS)
-    for start in range(0, examples.corpus.num_rows, 1000 * step):
-        rows = pa.array(range(start, min(start + 1000 * step, examples.corpus.num_rows), step))
-        for record in examples.corpus.select(["title", "text"]).take(rows).to_pylist():
+            yield from (f"{' '.join(TEMPLATE)} {record['question']}", *record["answers"])
+    rows = range(0, examples.corpus.num_rows, max(1, examples.corpus.num_rows // MAX_TEXTS))
+    for start in range(0, len(rows), 1000):
+        part = examples.corpus.select(["title", "text"]).take(pa.array(rows[start : start + 1000]))
+        for record in part.to_pylist():
             yield from (record["title"], record["text"])
