@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import random
 from collections import Counter
 from collections.abc import Callable
 
@@ -17,7 +16,6 @@ from test_given import outputs_of, with_outputs
 from test_judged_score import WORDS, answer, judged, word
 from tiny import QUESTIONS, RunJob, Tiny, compare, make_tables, table, tables_text
 
-import erag_ray as er
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.repeats import repeat_spreads
 from erag_ray.config.reader import ReaderConfig
@@ -191,41 +189,3 @@ def test_questions_with_one_answer_have_no_spread() -> None:
     # of one question there is no spread between questions
     assert [row[name] for name in ("share", "sd_questions", "standard_error")] == [None] * 3
     assert row["sd_repeats"] == pytest.approx(0.125**0.5)
-
-
-@pytest.mark.long
-def test_intervals_have_the_spread_of_answers_in_them(tmp_path: pathlib.Path) -> None:
-    """60 jobs whose reader is right with the probability of the question: how often means are within 95 % intervals."""
-    generator = random.Random(11)
-    chances = [generator.choice([0.1, 0.5, 0.9]) for _ in range(60)]
-    held, shares = 0, []
-    for number in range(60):
-        draw = random.Random(number)
-        # the questions are drawn too
-        of_job = [draw.choice(chances) for _ in range(60)]
-
-        def read(prompts: list[str], draw: random.Random = draw, of_job: list[float] = of_job) -> list[str]:
-            asked = [int(prompt.rpartition("number ")[2].partition("?")[0]) for prompt in prompts]
-            return ["Ann" if draw.random() < of_job[one] else "Bob" for one in asked]
-
-        result = er.compare(
-            questions=[
-                {"id": f"q{n}", "question": f"Who is number {n}?", "answers": ["Ann"]} for n in range(60)
-            ],
-            runs={"a": {f"q{n}": [("d", "text")] for n in range(60)}},
-            reader=er.Function(read, name="r", revision=str(number)),
-            score="match",
-            depth=1,
-            repeats=3,
-            annotators=["contains_answer_dpr"],
-            out=str(tmp_path / str(number)),
-            progress=False,
-        )
-        (row,) = result.means.filter(measure="match", run_id="a").rows(named=True)
-        held += row["low"] <= np.mean(chances) <= row["high"]
-        (spread,) = result.repeat_spreads.filter(run_a="a", run_b="").rows(named=True)
-        shares.append(spread["share"])
-    assert 52 <= held <= 60
-    # the variance of answers is the mean of p (1 - p), of questions that of p
-    within, between = np.mean([p * (1 - p) for p in chances]) / 3, np.var(chances)
-    assert np.mean(shares) == pytest.approx(within / (within + between), abs=0.05)

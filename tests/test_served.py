@@ -48,7 +48,6 @@ from erag_ray.prompts.kinds.base import Case
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.prompts.prompt import prompt_named
 from erag_ray.prompts.request import Form, Passage, Prompt, Request, Response
-from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import COSTS, LABELS
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -785,24 +784,6 @@ def test_a_job_asks_once_and_a_second_one_nothing(
 
 
 @pytest.mark.long
-def test_a_job_that_the_server_ends_keeps_what_it_has_and_goes_on_with_the_rest(
-    tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
-    server.behave = lambda asked: error_reply(401, "expired") if asked.number > 10 else titles(asked)
-    code, said = job("compare", tiny_served)
-    assert code == 1
-    assert "reader.api_key_env must name a variable that holds a valid key" in said
-    assert "Traceback" not in said
-    answered = {asked.prompt for asked in server.asked[:10]}
-    server.asked.clear()
-    server.behave = titles
-    code, said = job("compare", tiny_served)
-    assert code == 0, said
-    assert not answered & {asked.prompt for asked in server.asked}
-    assert num_reader_calls(tiny_served) == len(server.asked) > 10
-
-
-@pytest.mark.long
 def test_errors_of_a_server_fail_the_job_and_are_final_or_asked_again_by_their_kind(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -839,39 +820,6 @@ def test_errors_of_a_server_fail_the_job_and_are_final_or_asked_again_by_their_k
         "content_filter",
         "no choice",
     }
-
-
-@pytest.mark.long
-def test_no_more_is_spent_than_max_cost_and_all_that_was_paid_for_is_kept(
-    tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
-    settings = {"price_per_million": {"input": 1e6, "output": 0.0}, "concurrency": 2}
-    reader = dataclasses.replace(tiny_served.config.reader, **settings)
-    bounded = tiny_served.with_config(reader=reader, max_cost=200.0)
-    code, said = job("compare", bounded)
-    assert code == 1
-    assert "max_cost: " in said
-    (store,) = pathlib.Path(bounded.config.cache_dir, "responses").iterdir()
-    stored = ResponseStore(bounded.config.cache_dir, store.name).keys().height
-    assert stored == len(server.asked)
-    spent = sum(len(asked.prompt) // 4 for asked in server.asked)
-    assert 200 <= spent < 200 + 3 * 100
-    code, said = job("compare", bounded.with_config(max_cost=1e9))
-    assert code == 0, said
-    assert set(server.times.values()) == {1}
-
-
-@pytest.mark.long
-def test_a_limit_that_all_requests_just_reach_is_no_failure(
-    tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
-    reader = dataclasses.replace(tiny_served.config.reader, price_per_million={"input": 0.0, "output": 1e6})
-    server.behave = lambda asked: Reply(text="one")
-    assert job("compare", tiny_served.with_config(reader=reader, max_cost=1e6))[0] == 0
-    count = float(len(server.asked))
-    again = tiny_served.with_config(reader=dataclasses.replace(reader, revision="2"), max_cost=count)
-    code, said = job("compare", again)
-    assert code == 0, said
 
 
 @pytest.mark.long
