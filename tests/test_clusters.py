@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 import pytest
-from cell_tables import framed
-from evaluated import comparisons, correlations, means, queries
+from evaluated import comparisons, correlations, framed, means, queries
 from evaluated import settings as settings_of
 from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table

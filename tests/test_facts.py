@@ -65,21 +65,6 @@ def test_alpha_ndcg_of_the_worked_example_of_its_paper() -> None:
         assert values[0, cutoff - 1] == pytest.approx(expected)
 
 
-def test_alpha_ndcg_as_pyndeval_computes_it() -> None:
-    pyndeval = pytest.importorskip("pyndeval", reason="pyndeval is not installed")
-    rng = np.random.default_rng(0)
-    labels = (rng.random((20, 8, 4)) < 0.3).astype(float)
-    qrels = [
-        pyndeval.SubtopicQrel(str(query), str(fact), f"d{document}", 1)
-        for query, document, fact in zip(*np.nonzero(labels), strict=True)
-    ]
-    run = [pyndeval.ScoredDoc(str(query), f"d{rank}", -rank) for query in range(20) for rank in range(8)]
-    found = pyndeval.ndeval(qrels, run, measures=["alpha-nDCG@5"])
-    # facts that no document has do not count there either, as they add no gain
-    values = alpha_ndcg(FactLists(labels=labels, ideal=labels))[:, 4]
-    assert [found[str(query)]["alpha-nDCG@5"] for query in range(20)] == pytest.approx(values, abs=1e-6)
-
-
 # --- a whole comparison ---
 
 

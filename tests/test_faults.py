@@ -20,7 +20,7 @@ import torch
 from failing import Characters
 from hanging import QuickActor
 from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
-from tiny import Tiny
+from tiny import Tiny, table
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
@@ -40,6 +40,7 @@ from erag_ray.inference.pool import run
 from erag_ray.inference.stage import run_stage
 from erag_ray.inference.watchdog import MaxBatchSeconds
 from erag_ray.inputs.stage import prepare
+from erag_ray.labels.document_labels import label
 from erag_ray.models import make_model, model_id
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.local.memory import is_out_of_memory
@@ -48,6 +49,8 @@ from erag_ray.models.local.process import is_gpu_lost
 from erag_ray.prompts.request import Response
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
+from erag_ray.store.schemas import LABELS, REQUESTS
+from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
 
 
@@ -92,14 +95,14 @@ def small(**settings: Any) -> Small:
 
 @pytest.mark.long
 def test_a_batch_that_does_not_fit_is_halved_and_later_ones_are_smaller() -> None:
-    model = small()
-    found = in_order(model.run(requests(*(["x" * 10] * 40))))
+    model, lengths = small(), [10, 9] * 20
+    found = in_order(model.run(requests(*("x" * length for length in lengths))))
     assert [response.failure for response in found] == [None] * 40
-    assert [response.num_prompt_tokens for response in found] == [10] * 40
-    # 32 rows of 10 tokens: 320, 160, 80, 40; then 40 at a time
-    assert model.seen[:4] == [320, 160, 80, 40]
-    assert max(model.seen[-2:]) == 40
-    assert model.limits(FORM).tokens == 40
+    assert [response.num_prompt_tokens for response in found] == lengths
+    # 20 rows of 10 tokens and 12 of 9: 308, 160, 80, 40; then at most 40 at a time
+    assert model.seen[:4] == [308, 160, 80, 40]
+    assert max(model.seen[-2:]) == 36
+    assert model.limits(FORM).tokens == 36
 
 
 def test_a_request_that_does_not_fit_alone_is_an_error_of_this_job() -> None:
@@ -411,15 +414,17 @@ def test_served_models_have_limits_of_their_own_unless_the_job_sets_one() -> Non
 
 
 def fail_one(tiny: Tiny, kind: str) -> None:
-    """Make the stored response to one pair an error."""
+    """Make the stored response about (q1, d1) an error."""
+    requests = TableStore(f"{tiny.config.out}/compare").read(REQUESTS)
+    asked = requests.filter(pl.col("query_id") == "q1", pl.col("doc_ids") == ["d1"]).select(KEY_COLUMNS)
     store = ResponseStore(tiny.config.cache_dir, next(iter(os.listdir(f"{tiny.config.cache_dir}/responses"))))
     (name,) = store.folder.names(suffix=".parquet")
     rows = as_frame(store.folder.read_parquet(name))
-    is_first = pl.int_range(pl.len()) == 0
+    is_it = pl.struct(KEY_COLUMNS) == asked.to_struct()[0]
     broken = rows.with_columns(
-        output=pl.when(~is_first).then("output"),
-        error=pl.when(is_first).then(pl.lit("broken")),
-        error_kind=pl.when(is_first).then(pl.lit(kind)),
+        output=pl.when(~is_it).then("output"),
+        error=pl.when(is_it).then(pl.lit("broken")),
+        error_kind=pl.when(is_it).then(pl.lit(kind)),
     )
     store.folder.write_parquet(broken.to_arrow(), name)
 
@@ -441,9 +446,14 @@ def test_which_errors_the_next_job_reads_again(
     assert done.responses["error"].count() == int(not is_read)
     assert done.responses.select(KEY_COLUMNS).n_unique() == done.responses.height
     if not is_read:
+        label(again.config, inputs, done)
+        # not judged is null, never 0
+        assert table(again, LABELS, annotator="erag")["label"].null_count() == 1
         strict = dataclasses.replace(again.config, max_error_fraction=0.0)
-        with pytest.raises(JobError, match=r"1 of 37 requests are errors.*\n.*input: broken"):
+        match = r"1 of 37 requests are errors.*\n.*query q1, documents \['d1'\]: input: broken"
+        with pytest.raises(JobError, match=match):
             run_stage(strict, plan)
+        assert not pathlib.Path(again.config.out, "compare", "manifest.json").exists()
 
 
 def test_a_process_that_ended_after_its_last_response_has_nothing_left_to_run(tmp_path: pathlib.Path) -> None:

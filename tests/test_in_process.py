@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from light_install import LIGHT_INSTALL
+from heavy_packages import LIGHT_INSTALL
 from tiny import Tiny, assert_same, make_tables, results
 
 

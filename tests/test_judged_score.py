@@ -201,7 +201,9 @@ def test_a_second_run_or_another_measure_asks_nothing_and_labels_follow_the_judg
     # the last run, and those before it
     assert costs.filter(pl.col("num_requests") > 0)["num_reader_calls"].to_list() == [0]
     assert costs["num_reader_calls"].sum() == 18
-    assert [table(judged, schema).equals(one) for schema, one in zip((LABELS, UTILITY), tables, strict=True)]
+    assert all(
+        table(judged, schema).equals(one) for schema, one in zip((LABELS, UTILITY), tables, strict=True)
+    )
     server.behave = lambda asked: Reply(text="INCORRECT")
     other = judged.with_config(judge=dataclasses.replace(judged.config.judge, revision="2"))
     assert job("compare", other)[0] == 0

@@ -31,7 +31,7 @@ from erag_ray.models.local.memory import (
     machine_bytes,
     room_on,
 )
-from erag_ray.models.local.model import OUT_OF_MEMORY, LocalModel, Output, PromptTokens
+from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.process import KEPT_BYTES
 from erag_ray.models.t5.engine import CPU_PASS
 from erag_ray.models.t5.model import T5Model
@@ -105,28 +105,6 @@ def test_no_batch_order_or_room_changes_an_output(
         patch.setattr(model, "generate", with_room(model, room))
         found = models.outputs(model, [REQUESTS[kind][place] for place in some])
     assert found == [alone[kind][place] for place in some]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_request_that_is_too_large_is_an_error_and_the_others_are_answered(
-    loaded: Loaded, alone: Expected, kind: str
-) -> None:
-    model, form, requests = loaded[kind], FORMS[kind], REQUESTS[kind]
-    models.keep_to(model, form, Limits(rows=32, tokens=16384))
-    large = Request(form, "Who built it?", tuple(Passage("Long", "river " * 60) for _ in range(12)))
-    prompts = model.render([*requests, large])
-    room = max(prompt.length for prompt in prompts[:-1])
-    assert prompts[-1].length > room
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "generate", with_room(model, room))
-        found = dict(model.run([*requests, large]))
-    failed = found.pop(len(requests))
-    assert failed.failure == OUT_OF_MEMORY == ("resource", "out of memory with a batch of one request")
-    assert failed.text is None
-    assert failed.num_prompt_tokens == prompts[-1].length
-    outputs = [(found[place].text, found[place].num_output_tokens) for place in range(len(requests))]
-    assert outputs == alone[kind]
 
 
 # --- limits after a batch that did not fit ---

@@ -8,7 +8,6 @@ from typing import Any
 import models
 import polars as pl
 import pytest
-from evaluated import best_depths, numbered, settings, used
 from given_results import results
 from tiny import Tiny, make_tables, table
 
@@ -118,17 +117,6 @@ def test_outputs_at_the_limit() -> None:
     assert counts_of(described(["long"], ["x"], tokens=0)[0])["num_at_limit"] is None
     # a function, which knows no limit
     assert counts_of(described(["long"], ["x"], tokens=8, most=None)[0])["num_at_limit"] is None
-
-
-def utilities(*columns: list[float]) -> dict[tuple[str, str, int], list[float]]:
-    return {("r", "A", depth): column for depth, column in zip((1, 5, 10), columns, strict=False)}
-
-
-def test_questions_without_a_utility_at_some_depth_are_left_out() -> None:
-    found = best_depths(used(utilities([1.0, None, 0.0], [0.0, 1.0, 0.0])), numbered(3), settings())  # type: ignore[list-item]
-    assert found.select("depth", "difference", "num_queries").row(0) == (1, 0.5, 2)
-    nothing = best_depths(used(utilities([None], [None])), numbered(1), settings())  # type: ignore[list-item]
-    assert nothing.select("difference", "num_queries").row(0) == (None, 0)
 
 
 NO_DEPTHS = pl.DataFrame(BEST_DEPTHS.empty())

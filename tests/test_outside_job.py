@@ -17,25 +17,22 @@ import urllib3
 import yaml
 from encoders import bert_folder
 from guides import blocks, text_of
-from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, config_of, make_tables, table
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, config_of, table
 
-from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.analyses.retrieval_measures import find_retrieval_measures
 from erag_ray.cli.job import run
 from erag_ray.config.retrieval import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
-from erag_ray.data.runs.references import GOLD_PASSAGES
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.retrieve.outside import searching
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
-from erag_ray.store.schemas import LABELS, RETRIEVAL_SECONDS, UTILITY
+from erag_ray.store.schemas import RETRIEVAL_SECONDS
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import on_stderr
 
@@ -110,34 +107,6 @@ def untitled(tiny: Tiny) -> None:
 
 def asked() -> list[str]:
     return sys.modules["my_search"].ASKED
-
-
-@pytest.mark.long
-def test_a_comparison_by_search_functions_has_the_numbers_of_files(
-    searched: Tiny, reads_here: list[int]
-) -> None:
-    untitled(searched)
-    plain = searched.with_config(annotators=["erag", "contains_answer_kilt"])
-    make_tables(plain)
-    retrievers = {"good": python(), "bad": python("make", kind="langchain")}
-    made = plain.with_config(
-        runs={}, passages=[], retrievers=retrievers, out=str(searched.folder / "searched")
-    )
-    make_runs(made.config)
-    make_tables(made)
-    for schema in (LABELS, UTILITY, PER_QUERY):
-        found, expected = (
-            frame.filter(pl.col("run_id") != GOLD_PASSAGES).sort(pl.all())
-            if schema is UTILITY
-            else frame.sort(pl.all())
-            for frame in (table(made, schema), table(plain, schema))
-        )
-        assert_frame_equal(found, expected, check_exact=True)
-    seconds = table(made, RETRIEVAL_SECONDS)
-    assert sorted(seconds.group_by("run_id").len().rows()) == [("bad", 6), ("good", 6)]
-    assert seconds["seconds"].min() > 0  # type: ignore[operator]
-    # the lists hold three documents at most, whatever the object returns
-    assert pl.read_parquet(made.config.with_retrieved().runs["bad"])["rank"].max() == 3
 
 
 def test_a_run_is_made_again_for_another_revision_and_not_for_other_passages(searched: Tiny) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from made_up_folder import READER, Size, write_folder
-from page_reports import HOSTILE, report_of
+from made_up_folder import HOSTILE, READER, Size, report_of, write_folder
 from scripts import python
 
 from erag_ray.analyses.cells import CELLS
@@ -344,10 +343,9 @@ def test_cells_have_what_they_are_sorted_by_and_their_reasons() -> None:
 PEAK = """
 import pathlib, sys
 sys.path.insert(0, {tests!r})
-from made_up_folder import Size, write_folder
+from made_up_folder import Size, report_of, write_folder
 from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.store.tables import TableStore
-from page_reports import report_of
 from erag_ray.report.page.write import write_page
 store = TableStore({out!r})
 questions = load_questions(store, QuestionOptions())

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import polars as pl
 import pytest
-from made_up_folder import READER, Size, write_folder
-from page_reports import HOSTILE, report_of
+from made_up_folder import HOSTILE, READER, Size, report_of, write_folder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from erag_ray.analyses.parts.model import Column, Figure, Format, Table, Value

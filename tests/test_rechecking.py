@@ -60,6 +60,11 @@ def test_outputs_and_scores_that_changed_are_counted(
     count = plan.plans[0].new.height
     assert again == Recheck(num_requests=count, num_outputs=0, num_labels=0)
     assert done.costs["num_prompt_tokens"].sum() == 2 * done.responses["num_prompt_tokens"].sum() > 0
+    manifest = (tiny.folder / "out" / plan.stage / "manifest.json").read_text()
+    assert f"Rechecked: {count} requests; 0 outputs and 0 scores differ." in manifest
+    # costs have the requests that were sent again
+    costs = TableStore(f"{tiny.config.out}/{plan.stage}").read(COSTS)
+    assert costs["num_reader_calls"].to_list() == costs["num_requests"].to_list() == [2 * count]
     monkeypatch.setattr(EchoModel, "answer", answers(changed))
     _, found, _ = rechecked(tiny.with_config(cache_dir=str(tmp_path / "one")), 1.0)
     assert 0 < found.num_labels < found.num_outputs < found.num_requests == count
@@ -99,17 +104,6 @@ def test_engines_and_servers_are_always_asked_again() -> None:
     }
 
 
-def test_the_summary_tells_what_came_of_it(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EchoModel, "is_repeatable", False)
-    everything = tiny.with_config(recheck_fraction=1.0)
-    plan = planned(everything)
-    run_stage(everything.config, plan)
-    manifest = (tiny.folder / "out" / plan.stage / "manifest.json").read_text()
-    assert f"Rechecked: {plan.plans[0].new.height} requests; 0 outputs and 0 scores differ." in manifest
-
-
 def failing(self: EchoModel, request: Request) -> Response:
     """An error for every question about a river."""
     if "river" in request.question.lower():
@@ -127,15 +121,3 @@ def test_a_request_that_fails_is_not_a_changed_output(
     assert (found.num_outputs, found.num_labels) == (0, 0)
     assert 0 < found.num_errors < found.num_requests
     assert str(found).endswith(f"{found.num_errors} of the requests are errors, and are not compared.")
-
-
-def test_costs_have_the_requests_that_were_sent_again(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EchoModel, "is_repeatable", False)
-    everything = tiny.with_config(recheck_fraction=1.0)
-    plan = planned(everything)
-    run_stage(everything.config, plan)
-    costs = TableStore(f"{tiny.config.out}/{plan.stage}").read(COSTS)
-    assert costs.height == 1
-    assert costs["num_reader_calls"][0] == costs["num_requests"][0] == 2 * plan.plans[0].new.height

@@ -11,7 +11,6 @@ from typing import Any
 import models
 import pytest
 import tokenizers
-import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -202,20 +201,10 @@ def test_steps_are_saved(folders: dict[str, str], kind: str, monkeypatch: pytest
 
 def by_hand(model: Any, prompt: Any, answer: tuple[int, ...]) -> float:
     """The log-probability of a verdict and its end, by the model's own forward pass."""
-    with torch.no_grad():
-        if model.settings.is_encoder_decoder:
-            states = [
-                model.model.encoder(input_ids=torch.tensor([segment])).last_hidden_state
-                for segment in prompt.segments
-            ]
-            inputs = torch.tensor([[0, *answer]])
-            logits = model.model(encoder_outputs=(torch.cat(states, 1),), decoder_input_ids=inputs).logits[0]
-        else:
-            ids = torch.tensor([[*prompt.segments[0], *answer]])
-            logits = model.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
-    ends, chances = sorted(model.ends(prompt.form)), logits.double().log_softmax(dim=1)
-    total = sum(chances[i, id_] for i, id_ in enumerate(answer))
-    return float(total + chances[len(answer), ends].logsumexp(0))
+    ends, chances = sorted(model.ends(prompt.form)), models.chances_by_hand(model, prompt, answer)
+    return float(
+        sum(chances[i, id_] for i, id_ in enumerate(answer)) + chances[len(answer), ends].logsumexp(0)
+    )
 
 
 @pytest.mark.long

@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pytest
-from cell_tables import framed
-from evaluated import queries
+from evaluated import framed, queries
 from evaluated import settings as settings_of
 from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table
 
 from erag_ray.analyses.cell_shares import CELL_SHARES
-from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.columns import PER_QUERY, by_dataset
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.slices import (
@@ -84,27 +82,9 @@ def test_values_come_in_the_order_of_numbers_then_texts_then_none() -> None:
     assert ",".join(found["value"].unique(maintain_order=True)) == "-1.5,2,10,bridge,nan,(none)"
 
 
-def cells_of(known: Sequence[bool | None]) -> pl.DataFrame:
-    """CELLS of run A: every question is found or kept."""
-    rows = [
-        (
-            "r",
-            "s",
-            "A",
-            f"q{place:02}",
-            2,
-            True,
-            True,
-            one,
-            None if one is None else "kept" if one else "found",
-        )
-        for place, one in enumerate(known)
-    ]
-    return framed(rows, CELLS)
-
-
 def test_known_is_what_the_reader_answers_closed_book() -> None:
-    found = all_slices(slices_of(hops=["2", "2", "3"]), cells_of([True, False, None]), ["known", "hops"])
+    cells = pl.DataFrame({"query_id": ["q00", "q01", "q02"], "closed_book": [True, False, None]})
+    found = all_slices(slices_of(hops=["2", "2", "3"]), cells, ["known", "hops"])
     assert found.rows() == [
         ("q00", "known", "yes"),
         ("q01", "known", "no"),

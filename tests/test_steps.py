@@ -34,13 +34,10 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.references import GOLD_PASSAGES
 from erag_ray.inference.planning.plan import end_to_end_lists, plan_stage, preview
-from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.labels.document_labels import label
 from erag_ray.measures import lists as measures
 from erag_ray.report.load import load
-from erag_ray.store.responses import ResponseStore
-from erag_ray.store.schemas import LABELS, REQUESTS, UTILITY
+from erag_ray.store.schemas import LABELS, UTILITY
 from erag_ray.store.schemas import RUNS as RUNS_TABLE
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
@@ -313,43 +310,6 @@ def test_the_preview_says_what_is_to_be_run(tiny: Tiny) -> None:
     lines = list(preview(plan))
     assert any("pairs: 18 in total, 18 unique (union), 0 cached, 18 new" in line for line in lines)
     assert any("37 requests to run" in line and "passages cut in 0.0%" in line for line in lines)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("allowed", "fails"), [(0.0, True), (0.05, False)])
-def test_errors_above_the_share_fail_the_stage_and_name_the_request(
-    compared: Tiny, allowed: float, fails: bool
-) -> None:
-    tiny = compared.with_config(max_error_fraction=allowed)
-    break_one_response(tiny)
-    inputs = prepare(tiny.config)
-    plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True)
-    if not fails:
-        done = run_stage(tiny.config, plan)
-        label(tiny.config, inputs, done)
-        # not judged is null, never 0
-        assert table(tiny, LABELS, annotator="erag")["label"].null_count() == 1
-        return
-    with pytest.raises(RuntimeError, match=r"1 of 37 .*\n.*query q1, documents \['d1'\]: input: too odd"):
-        run_stage(tiny.config, plan)
-    assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()
-
-
-def break_one_response(tiny: Tiny) -> None:
-    """Make the stored response about (q1, d1) an error."""
-    requests = TableStore(f"{tiny.config.out}/compare").read(REQUESTS)
-    key = requests.filter(pl.col("query_id") == "q1", pl.col("doc_ids") == ["d1"]).row(0, named=True)
-    store = ResponseStore(tiny.config.cache_dir, key["model"])
-    (name,) = store.folder.names(suffix=".parquet")
-    rows = pl.from_arrow(store.folder.read_parquet(name))
-    hit = (pl.col("question_key") == key["question_key"]) & (pl.col("passages_key") == key["passages_key"])
-    broken = rows.with_columns(
-        output=pl.when(~hit).then("output"),
-        error=pl.when(hit).then(pl.lit("too odd")),
-        error_kind=pl.when(hit).then(pl.lit("input")),
-    )
-    store.folder.delete(name)
-    store.append(broken.to_arrow(), "later")
 
 
 # --- TREC files ---

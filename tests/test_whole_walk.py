@@ -71,21 +71,17 @@ def test_the_same_command_again_reads_nothing(again: Tiny, no_reader: None) -> N
     assert num_reader_calls(again) == 0
 
 
-def test_another_score_measure_or_cut_off_reads_nothing(again: Tiny, no_reader: None) -> None:
-    other = again.with_config(
-        score="token_f1", measures=["P", "nDCG"], cutoffs=[2], statistics=["spearman_rho"]
-    )
-    make_tables(other)
+OTHER_SCORE = {"score": "token_f1", "measures": ["P", "nDCG"], "cutoffs": [2], "statistics": ["spearman_rho"]}
+
+
+# lists of one are pairs, which are there
+@pytest.mark.parametrize("changes", [OTHER_SCORE, {"end_to_end_depths": [1]}], ids=["score", "depth"])
+def test_another_score_measure_or_cut_off_and_a_shallower_depth_read_nothing(
+    again: Tiny, no_reader: None, changes: dict[str, object]
+) -> None:
+    make_tables(other := again.with_config(**changes))
     assert num_reader_calls(other) == 0
-    # q4 by bad: "Graz" shares no word with "Ida Holm"; q2: "Orla" is right
-    scores = set(table(other, UTILITY, run_id="bad", depth=3)["score"])
-    assert scores == {"token_f1"}
-
-
-def test_a_shallower_depth_reads_only_what_its_lists_add(again: Tiny, no_reader: None) -> None:
-    # lists of one are pairs, which are there
-    make_tables(again.with_config(end_to_end_depths=[1]))
-    assert num_reader_calls(again) == 0
+    assert set(table(other, UTILITY)["score"]) == {changes.get("score", "exact_match")}
 
 
 def test_one_more_run_reads_its_new_pairs_and_lists_only(again: Tiny, reads_here: list[int]) -> None:

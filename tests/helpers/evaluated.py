@@ -17,6 +17,10 @@ from erag_ray.analyses.settings import Settings
 from erag_ray.store.schemas import QUERIES, UTILITY, conform
 
 
+def framed(rows: Sequence[tuple[object, ...]], schema: object) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=pl.DataFrame(schema.empty()).schema, orient="row")  # type: ignore[attr-defined]
+
+
 def settings(**changes: object) -> Settings:
     of_lists = {"depths": [2], "measures": None, "cutoffs": [], "threshold": None}
     statistics = ["kendall_tau_b", "spearman_rho"]

@@ -1,8 +1,10 @@
-"""Packages that take long to import, and the rooms that may import them."""
+"""Packages that take long to import, and programs that begin without some of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from erag_ray.support.registry import OF_MODELS
 
 HEAVY = {
     "torch": {"models", "retrieve", "train", "inference"},
@@ -16,6 +18,15 @@ HEAVY = {
     "altair": {"report"},
     "vl_convert": {"report"},
 }
+"""Package -> the rooms that may import it."""
+LIGHT_INSTALL = f"""
+import importlib.machinery
+find_spec = importlib.machinery.PathFinder.find_spec
+def find(name, path=None, target=None):
+    return None if name.partition(".")[0] in {OF_MODELS!r} else find_spec(name, path, target)
+importlib.machinery.PathFinder.find_spec = find
+"""
+"""The package as installed without the extras cpu and gpu."""
 
 
 def refusing(packages: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""A finished folder of any size, made up: questions, runs, texts, labels, outputs and cells, all of them sealed."""
+"""A finished folder of any size, made up, and small reports of it, some of them hostile."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import polars as pl
 from gold import gold_of
 
 from erag_ray.analyses.cells import CELLS
+from erag_ray.analyses.parts.model import DatasetVerdict, Figure, Finding, Report, Section, Table, Verdict
 from erag_ray.store.schemas import (
     CORPUS,
     DOCUMENT_OUTPUTS,
@@ -31,6 +32,19 @@ TEXT = (
 )
 WORDS = np.array(TEXT.split())
 CELL_NAMES = ("found", "distracted", "combined", "lost", "missing")
+HOSTILE = "</script><img src=x onerror=alert(1)> \u2028\u2029 \u202eright to left\u202c & <b>bold</b>"
+
+
+def report_of(title: str = "Which retriever?", *parts: Table | Figure) -> Report:
+    finding = Finding(topic="certainty", text="not settled: 412 questions would be needed", is_warning=True)
+    verdict = DatasetVerdict(dataset="nq", answer="bm25 serves the reader best", findings=(finding,))
+    return Report(
+        title=title,
+        verdict=Verdict(question="Which retriever serves the reader best?", datasets=(verdict,)),
+        sections=(Section(name="runs", title="Runs", parts=parts),),
+        warnings=("half of the outputs are empty",),
+        notes=("two questions have no gold page",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

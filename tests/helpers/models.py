@@ -178,6 +178,22 @@ def outputs(model: Model, requests: Sequence[Request]) -> list[tuple[str, int]]:
     return [(str(found[place].text), found[place].num_output_tokens) for place in range(len(requests))]
 
 
+def chances_by_hand(model: Any, prompt: Any, answer: Sequence[int]) -> torch.Tensor:
+    """Log-probabilities of all tokens after each start of an answer, [len(answer) + 1, vocab], in double precision."""
+    with torch.no_grad():
+        if model.settings.is_encoder_decoder:
+            encoder = model.model.get_encoder()
+            states = [encoder(input_ids=torch.tensor([s])).last_hidden_state for s in prompt.segments]
+            inputs = torch.tensor([[0, *answer]])
+            logits = model.model(
+                encoder_outputs=(torch.cat(states, dim=1),), decoder_input_ids=inputs
+            ).logits[0]
+        else:
+            ids = torch.tensor([[*prompt.segments[0], *answer]])
+            logits = model.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
+    return logits.double().log_softmax(dim=1)
+
+
 def keep_to(model: LocalModel, form: Form, limits: Limits) -> None:
     """From now on its batches of this form keep these limits."""
     model._limits[form] = BatchLimits(limits)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from cell_tables import framed
-from evaluated import queries
+from evaluated import framed, queries
 from evaluated import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -286,26 +286,6 @@ def beir(query_id: str, **metadata: object) -> dict[str, object]:
     return {"_id": query_id, "text": f"{query_id}?", "metadata": metadata}
 
 
-def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
-    folder = tmp_path / "hotpotqa"
-    folder.mkdir()
-    path = write(
-        folder / "queries.jsonl", beir("q1", answer="yes"), beir("q2", answers=["b", "c", "b"]), beir("train")
-    )
-    qrels = write(
-        folder / "test.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td0\t0", "q1\td2\t2", "q2\td0\t0"
-    )
-    loaded, diagnostics = load(path, qrels=qrels)
-    assert loaded.queries.rows() == [
-        ("q1", "hotpotqa", "q1?", ["yes"], "exact_match"),
-        ("q2", "hotpotqa", "q2?", ["b", "c"], "exact_match"),
-    ]
-    # best first; 0 is not relevant
-    assert loaded.provenance.equals(gold_of(documents=[("q1", "d2"), ("q1", "d1")]))
-    assert diagnostics.errors == ()
-    assert diagnostics.warnings == ("questions without a line in the qrels, left out: 1 (train)",)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -187,6 +187,14 @@ def test_nothing_in_common_over_runs_is_null_with_its_reason() -> None:
     assert "number of runs: 0" in str(row["reason"])
 
 
+def test_ten_runs_have_the_p_value_of_the_permutations_asked_for_and_no_interval() -> None:
+    columns = {f"run{number}": [number / 10, 0.0] for number in range(10)}
+    row = over_runs(columns, columns)
+    assert (row["value"], row["num_runs"], row["low"]) == (pytest.approx(1.0), 10, None)
+    # of 500 permutations none comes as near
+    assert row["p_value"] == pytest.approx(1 / 501)
+
+
 def test_means_of_runs_that_differ_only_by_the_order_of_their_sums_tie() -> None:
     row = over_runs({"A": [0.1, 0.2, 0.3], "B": [0.3, 0.2, 0.1]}, {"A": [1, 1, 1], "B": [0, 0, 0]})
     assert row["value"] is None

@@ -47,22 +47,6 @@ def test_r_precision_is_that_of_the_best_output() -> None:
     assert values(runs, sets_of("AB"), 1)["one", "kilt_r_precision", 0] == 0.0
 
 
-@pytest.mark.parametrize(("cutoff", "share"), [(1, 0.5), (2, 0.5), (3, 1.0), (9, 1.0)])
-def test_recall_counts_a_set_as_one_point_at_its_last_page_and_equal_sets_once(
-    cutoff: int, share: float
-) -> None:
-    # the pages are C X A B: the points are C, X and {A, B}, in whichever order and how often the set is named
-    found = values(runs_of(one="c1 x1 a1 a2 b1"), sets_of("AB", "C", "BA"), cutoff)
-    assert found["one", "kilt_recall", cutoff] == share
-
-
-def test_two_pages_of_one_set_are_one_point() -> None:
-    assert values(runs_of(one="a1 b1"), sets_of("AB"), 1)["one", "kilt_recall", 1] == 1.0
-    assert values(runs_of(one="a1 x1 c1 b1"), sets_of("AB"), 3)["one", "kilt_recall", 3] == 1.0
-    # half of a set is a point that is not whole
-    assert values(runs_of(one="a1 c1"), sets_of("AB", "C"), 1)["one", "kilt_recall", 1] == 0.0
-
-
 def kilt_recall(pages: str, sets: list[str], k: int) -> float:
     """KILT's definition as its code has it: a list of points, in which a set's point moves to its latest page."""
     left = [

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from guides import BLOCK, HEADING, ROOT, anchors, blocks, guides, links, section, table_rows, text_of
-from light_install import LIGHT_INSTALL
+from heavy_packages import LIGHT_INSTALL
 
 from erag_ray.analyses.every import all_tables
 from erag_ray.annotators import ANNOTATORS

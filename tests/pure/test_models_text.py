@@ -120,16 +120,6 @@ def count(model: Any, prompt: PromptTokens, word: str) -> int:
     return sum(segment.count(tokens_of(model, word)) for segment in prompt.segments)
 
 
-def test_fid_cuts_a_long_passage_after_250_tokens(t5: str) -> None:
-    model = unloaded("fid", t5)
-    question, passage = "river " * 10, Passage("Marn sea", "hills " * 300)
-    prompt = rendered(model, models.form_for("fid"), question.strip(), passage)
-    # 250 - "question:" - "title:" - "context:" - end = 246 for all; question 10, title 2, so text 234 of 300
-    assert prompt.num_tokens == 250
-    assert [count(model, prompt, word) for word in ("river", "Marn", "sea", "hills")] == [10, 1, 1, 234]
-    assert (prompt.num_truncated_question_tokens, prompt.num_truncated_passage_tokens) == (0, 66)
-
-
 @pytest.mark.parametrize(("family", "rivers", "seas"), [("question", 100, 24), ("dialogue", 24, 100)])
 def test_fid_keeps_half_for_the_passage_then_cuts_the_question(
     t5: str, family: str, rivers: int, seas: int
@@ -141,16 +131,6 @@ def test_fid_keeps_half_for_the_passage_then_cuts_the_question(
     assert prompt.num_tokens == 250
     assert [count(model, prompt, word) for word in ("hills", "river", "sea")] == [123, rivers, seas]
     assert (prompt.num_truncated_question_tokens, prompt.num_truncated_passage_tokens) == (76, 177)
-
-
-def test_fid_gives_a_long_question_what_a_short_passage_leaves(t5: str) -> None:
-    model = unloaded("fid", t5)
-    passages = Passage("", "hills sea"), Passage("", "Marn")
-    prompt = rendered(model, models.form_for("fid"), " ".join(["river"] * 300), *passages)
-    # 247 - 2 = 245 of 300 beside the first passage, 247 - 1 = 246 beside the second
-    assert [len(segment) for segment in prompt.segments] == [250, 250]
-    assert prompt.num_truncated_question_tokens == 55 + 54
-    assert prompt.num_truncated_passage_tokens == 0
 
 
 def test_ipa_shares_what_the_question_leaves(t5: str) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
-from erag_ray.data.runs.entries import pairs
 from erag_ray.inference.planning.pending import (
     DocIds,
     PendingRequests,
@@ -310,18 +309,6 @@ def test_a_model_that_does_not_see_the_order_gets_one_order(doc_ids: list[str]) 
 # work
 
 
-def asked_of(runs: pl.DataFrame, depths: list[int]) -> pl.DataFrame:
-    """What a whole job asks: pairs, lists at each depth, and no passages."""
-    query_ids = pl.Series(["q1", "q2"])
-    together = ranked_lists(runs, query_ids, depths).select("query_id", "doc_ids")
-    alone = lists_of(("q1", []), ("q2", []))
-    everything = pl.concat(
-        [pairs(runs).select("query_id", doc_ids=pl.concat_list("doc_id")), together, alone]
-    )
-    everything = everything.with_columns(kind=pl.lit("answer"))
-    return build_requests(everything, QUERIES, documents_of(CORPUS), ORDERED)
-
-
 def work(requests: pl.DataFrame, known: pl.DataFrame) -> dict[str, tuple[int, int, int, int]]:
     found = count_requests(requests, known)
     assert found.columns == ["kind", "lists", "asked", "distinct", "cached", "new"]
@@ -350,34 +337,3 @@ def test_work_is_counted_for_pairs_and_lists_apart() -> None:
         "lists": (3, 2, 1, 1),
         "no passages": (1, 1, 1, 0),
     }
-
-
-def test_a_new_run_costs_only_its_new_pairs_and_lists() -> None:
-    known = asked_of(RUNS, [1, 2]).select(KEY_COLUMNS).unique()
-    assert all(new == 0 for *_, new in work(asked_of(RUNS, [1, 2]), known).values())
-    new_run = pl.DataFrame(
-        [
-            # for q1 the same list as run b, at every depth
-            ("new", "q1", 1, "d1"),
-            ("new", "q1", 2, "d2"),
-            # for q2 two documents that are known alone, in a new order, and one that is not
-            ("new", "q2", 1, "d1"),
-            ("new", "q2", 2, "d3"),
-            ("new", "q2", 3, "d2"),
-        ],
-        schema=RUNS.schema,
-        orient="row",
-    )
-    found = work(asked_of(pl.concat([RUNS, new_run]), [1, 2]), known)
-    # pairs: q1 x d1 d2 d3 and q2 x d1 d2 d3, of which q2 d2 is new
-    assert found["pairs"] == (6, 6, 5, 1)
-    # lists: q1 d1 d2; q2 d3 d1, d1 d3, of which the last is new (at depth 1 they are pairs)
-    assert found["lists"] == (3, 3, 2, 1)
-    assert found["no passages"] == (2, 2, 2, 0)
-
-
-def test_another_depth_costs_only_its_new_lists() -> None:
-    known = asked_of(RUNS, [1, 2]).select(KEY_COLUMNS).unique()
-    found = work(asked_of(RUNS, [1, 2, 3]), known)
-    # q1 d1 d2 d3 of run b is the only list that is longer than 2
-    assert found == {"pairs": (5, 5, 5, 0), "lists": (3, 3, 2, 1), "no passages": (2, 2, 2, 0)}

@@ -128,23 +128,14 @@ def test_a_passage_cannot_forge_an_answer() -> None:
 @pytest.mark.parametrize(
     ("lengths", "room", "kept"),
     [
-        ([], 10, []),
-        ([4], 10, [4]),
-        ([40], 10, [10]),
-        ([3, 3, 3], 9, [3, 3, 3]),
         # 12 / 3 = 4 each, of which the first leaves 2: 10 / 2 = 5 for each of the others
         ([2, 9, 9], 12, [2, 5, 5]),
-        # 12 / 3 = 4; 9 needs 4 -> keeps 4; 8 / 2 = 4 each
-        ([9, 9, 9], 12, [4, 4, 4]),
         # 11 = 3 + 4 + 4 and 10 = 3 + 3 + 4: of equal passages the last get the odd tokens
         ([9, 9, 9], 11, [3, 4, 4]),
         ([9, 9, 9], 10, [3, 3, 4]),
         # else the longest
         ([30, 9, 9], 10, [4, 3, 3]),
         ([9, 9], 1, [0, 1]),
-        ([0, 9], 5, [0, 5]),
-        ([9, 9], 0, [0, 0]),
-        ([9, 9], -3, [0, 0]),
     ],
 )
 def test_room_is_shared_equally_and_what_is_left_over_goes_to_the_long(
@@ -170,26 +161,14 @@ def test_shares_fill_the_room_and_are_equal_among_those_cut(lengths: list[int], 
 @pytest.mark.parametrize(
     ("num_question", "num_passages", "room", "keep_question", "expected"),
     [
-        # 10 + 20 fit into 30
-        (10, [20], 30, False, (10, [20])),
         # the passage keeps at least half of 30; the question gets 10 of the other 15, the passage what it leaves
         (10, [50], 30, False, (10, [20])),
-        # the question is cut to the other half
-        (40, [50], 30, False, (15, [15])),
-        # a short passage needs less than half: the question gets the rest
-        (40, [5], 30, False, (25, [5])),
         # half of 31 is 15 for the passages, 16 for the question
         (40, [50], 31, False, (16, [15])),
         # together the passages have half: 15 = 7 + 8
         (40, [50, 50], 30, False, (15, [7, 8])),
-        (40, [], 30, False, (30, [])),
         # a question that is never cut leaves the passages what there is
         (20, [50], 30, True, (20, [10])),
-        (40, [50, 50], 30, True, (40, [0, 0])),
-        # no room at all
-        (5, [5], 0, False, (0, [0])),
-        (5, [5], -4, False, (0, [0])),
-        (5, [5], -4, True, (5, [0])),
     ],
 )
 def test_what_is_kept_of_question_and_passages(
