@@ -178,11 +178,14 @@ def test_no_name_of_a_dev_district_is_found_in_a_train_district() -> None:
     assert not any(map(is_dev_name, train))
 
 
-def test_name_sakes_share_their_name_and_not_their_occupation() -> None:
-    people = [one for one in made(0)[0].entities if one.kind == "person"]
-    by_name = Counter(one.name for one in people)
-    assert max(by_name.values()) > 1
-    assert len({(one.name, one.occupation) for one in people}) == len(people)
+@pytest.mark.parametrize("fraction", [SMALL.namesake_fraction, 0.95])
+def test_name_sakes_share_their_name_and_not_their_occupation(fraction: float) -> None:
+    config = dataclasses.replace(SMALL, namesake_fraction=fraction)
+    for number in range(10):
+        people = [one for one in make_district(config, number).entities if one.kind == "person"]
+        by_name = Counter(one.name for one in people)
+        assert max(by_name.values()) > 1
+        assert len({(one.name, one.occupation) for one in people}) == len(people)
 
 
 def test_facts_are_told_away_from_their_gold_page_and_answers_about_somebody_else() -> None:

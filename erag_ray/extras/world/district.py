@@ -101,7 +101,10 @@ def _people(names: Names, namesake_fraction: float) -> list[Entity]:
             woman = random.random() < 0.5
             name = names.draw(functools.partial(full_name, "woman" if woman else "man"))
         used = {person.occupation for person in people if person.name == name}
-        occupation = random.choice([other for other in OCCUPATIONS if other not in used])
+        unused = [other for other in OCCUPATIONS if other not in used]
+        if not unused:
+            continue
+        occupation = random.choice(unused)
         first, last = name.split(" ")
         aliases = (f"{SHORT_NAMES[first]} {last}", f"{first[0]}. {last}")
         people.append(Entity("person", name, aliases, occupation, woman))
