@@ -45,6 +45,11 @@ DEPTH, FIRST, WORDS, PLACES = 50, 5, 80, 5
 LOOK_SECONDS = 10.0
 FILE_ROWS = 4_000
 GIB = 2**30
+EVERY_STAGE = (
+    "import runpy, sys; from erag_ray.support import progress; progress.QUICK_SECONDS = 0.1; "
+    "sys.path.insert(0, '.'); runpy.run_path('jobs/compare.py', run_name='__main__')"
+)
+"""jobs/compare.py, in which no stage is too quick for a line."""
 
 
 def words(generator: np.random.Generator, count: int) -> npt.NDArray[np.object_]:
@@ -119,7 +124,7 @@ def run(folder: pathlib.Path, delay: float, out: pathlib.Path, options: list[str
     """The job, with what it says and holds."""
     passages = json.dumps([str(path) for path in sorted((folder / "passages").glob("*.parquet"))])
     command = [
-        *(sys.executable, "-u", "jobs/compare.py", "--queries", json.dumps([str(folder / "queries.jsonl")])),
+        *(sys.executable, "-u", "-c", EVERY_STAGE, "--queries", json.dumps([str(folder / "queries.jsonl")])),
         *("--passages", passages, "--depth", str(DEPTH)),
         *(f"--runs.{path.stem}={path}" for path in sorted(folder.glob("run_*.parquet"))),
         *("--end_to_end_depths", f"[{FIRST}]", "--dataset", "nq", "--reader.kind", "echo"),

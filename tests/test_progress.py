@@ -13,8 +13,8 @@ from erag_ray.support.progress import stage_progress
 STAGES = [
     "loading questions", "loading runs", "loading passages", "checking the inputs", "sealing the inputs",
     "planning requests", "counting prompt tokens", "starting Ray", "writing requests", "looking up responses",
-    "labels", "end-to-end scores", "per_query", "means", "correlations", "comparisons", "contrasts", "report",
-    "TREC files",
+    "outputs", "labels", "end-to-end scores", "per_query", "means", "correlations", "comparisons", "contrasts",
+    "report", "TREC files",
 ]  # fmt: skip
 
 

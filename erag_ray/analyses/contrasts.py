@@ -174,7 +174,8 @@ def agreement_of_labels(
             text = _ordered(rows[:NUM_AGREEMENTS], head, contrasts, alpha)
             yield Finding(topic="trust", text=text)
             return
-    for why in of_best["reason"].drop_nulls().head(1):
+    erag_first = of_best.sort(pl.col("annotator") != "erag", maintain_order=True)
+    for why in erag_first["reason"].drop_nulls().head(1):
         text = f"no label's agreement with end-to-end is shown: {why}"
         yield Finding(topic="trust", text=text, is_warning=True)
 

@@ -196,7 +196,8 @@ def _seal_responses(
     ]
     tables.write(record_run(config, plan, spent), COSTS)
     if plan.answered:
-        _seal_outputs(tables, plan, plan.answered, responses)
+        with stage_progress("outputs", show=config.progress):
+            _seal_outputs(tables, plan, plan.answered, responses)
     _seal(config, tables, plan, responses, collected, [*_noted(done.values()), *map(str, rechecks)])
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
