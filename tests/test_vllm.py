@@ -289,14 +289,22 @@ def test_an_engine_whose_process_has_ended_is_lost(folder: str, monkeypatch: pyt
                 list(model.run(requests))
 
 
-def test_a_killed_process_takes_its_children_with_it(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("ends_while_starting", [True, False])
+def test_a_killed_process_takes_its_children_with_it(
+    tmp_path: pathlib.Path, ends_while_starting: bool
+) -> None:
     (tmp_path / "parent.py").write_text(
         "import multiprocessing, os, signal, time\n"
-        "from erag_ray.models.vllm.children import with_children\n"
-        "if __name__ == '__main__':\n"
+        "from erag_ray.models.vllm import children\n"
+        "children.LOOK_SECONDS = 0.1\n"
+        "def start():\n"
         "    child = multiprocessing.get_context('spawn').Process(target=time.sleep, args=(60,))\n"
-        "    with_children(child.start)\n"
+        "    child.start()\n"
         "    print(child.pid, flush=True)\n"
+        f"    time.sleep(2 if {ends_while_starting} else 0)\n"
+        f"    os.kill(os.getpid(), signal.SIGKILL if {ends_while_starting} else 0)\n"
+        "if __name__ == '__main__':\n"
+        "    children.with_children(start)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, timeout=60)

@@ -29,14 +29,27 @@ for descriptor in sys.argv[1:]:
 def with_children(start: Callable[[], T]) -> tuple[T, Sequence[BaseProcess]]:
     """Call a function; return its result, and the processes that it has started by `multiprocessing`.
 
-    They are killed when this process has ended, also by SIGKILL: vLLM's engine would keep its GPU for ever.
+    They are killed when this process has ended, also by SIGKILL, and while the function runs: vLLM's engine would keep
+    its GPU for ever.
     """
-    others = multiprocessing.active_children()
-    result = start()
-    children = [child for child in multiprocessing.active_children() if child not in others]
-    if children:
-        _guard(children)
-    return result, children
+    others, children, has_started = multiprocessing.active_children(), list[BaseProcess](), threading.Event()
+
+    def guard_new() -> None:
+        is_last = False
+        while not is_last:
+            is_last = has_started.wait(LOOK_SECONDS)
+            new = [child for child in multiprocessing.active_children() if child not in [*others, *children]]
+            children.extend(new)
+            if new:
+                _guard(new)
+
+    thread = threading.Thread(target=guard_new, daemon=True)
+    thread.start()
+    try:
+        return start(), children
+    finally:
+        has_started.set()
+        thread.join()
 
 
 def _guard(children: Sequence[BaseProcess]) -> None:
