@@ -89,7 +89,7 @@ def test_a_reader_that_runs_keeps_the_job_alive(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(nodes.time, "monotonic", lambda: now[0])
     counts = [(2, 0), (1, 1), (1, 1), (2, 0), (2, 0)]
     monkeypatch.setattr(PlacementCheck, "_counts", lambda self: counts.pop(0))
-    check = PlacementCheck(actor="A", noun="reader", needs="GPU 1", keys="num_readers", timeout=100.0)
+    check = PlacementCheck("A", "reader", "GPU 1", "num_readers", 100.0)
     for seconds in (80.0, 160.0, 1000.0, 1050.0):
         now[0] = seconds
         check.look()

@@ -269,30 +269,22 @@ class FakeChild(FakeEngine):
         self.process.start()
 
     def step(self) -> list[Any]:
-        if os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "1":
-            os.kill(self.process.pid or 0, signal.SIGKILL)
-            threading.Event().wait()
-        return super().step()
+        assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "1"
+        os.kill(self.process.pid or 0, signal.SIGKILL)
+        return [threading.Event().wait()]
 
 
 @pytest.mark.usefixtures("has_vllm", "fake")
 def test_an_engine_whose_process_has_ended_is_lost(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["vllm"], "LLM", FakeChild)
-    requests = [Request(Form(method="generate", prompt=PLAIN, max_new_tokens=8), "Who?")]
-    for place in ("actor", "child"):
-        model = make_model(config(folder, engine_process=place))
-        model.load()
-        if place == "actor":
-            assert len(list(model.run(requests))) == 1
-        else:
-            with pytest.raises(EngineLost, match="vLLM's process has ended"):
-                list(model.run(requests))
+    model = make_model(config(folder, engine_process="child"))
+    model.load()
+    with pytest.raises(EngineLost, match="vLLM's process has ended"):
+        list(model.run([Request(Form(method="generate", prompt=PLAIN, max_new_tokens=8), "Who?")]))
 
 
-@pytest.mark.parametrize("ends_while_starting", [True, False])
-def test_a_killed_process_takes_its_children_with_it(
-    tmp_path: pathlib.Path, ends_while_starting: bool
-) -> None:
+@pytest.mark.parametrize("while_starting", [True, False])
+def test_a_killed_process_takes_its_children(tmp_path: pathlib.Path, while_starting: bool) -> None:
     (tmp_path / "parent.py").write_text(
         "import multiprocessing, os, signal, time\n"
         "from erag_ray.models.vllm import children\n"
@@ -301,8 +293,8 @@ def test_a_killed_process_takes_its_children_with_it(
         "    child = multiprocessing.get_context('spawn').Process(target=time.sleep, args=(60,))\n"
         "    child.start()\n"
         "    print(child.pid, flush=True)\n"
-        f"    time.sleep(2 if {ends_while_starting} else 0)\n"
-        f"    os.kill(os.getpid(), signal.SIGKILL if {ends_while_starting} else 0)\n"
+        f"    time.sleep(2 if {while_starting} else 0)\n"
+        f"    os.kill(os.getpid(), signal.SIGKILL if {while_starting} else 0)\n"
         "if __name__ == '__main__':\n"
         "    children.with_children(start)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -210,14 +210,9 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
             runtime_env={"env_vars": process_environment(pool.num_gpus)},
         )
     )
-    needs = f"CPU {pool.num_cpus}, GPU {pool.num_gpus:g}"
+    needs, keys = f"CPU {pool.num_cpus}, GPU {pool.num_gpus:g}", "num_readers or cpus_per_reader"
     check = functools.partial(
-        PlacementCheck,
-        actor=ModelActor.__name__,
-        noun="reader",
-        needs=needs,
-        keys="num_readers or cpus_per_reader",
-        timeout=config.placement_timeout,
+        PlacementCheck, ModelActor.__name__, "reader", needs, keys, config.placement_timeout
     )
     counted.context.custom_execution_callback_classes.append(check)  # type: ignore[arg-type]
     count = functools.partial(_num_responses, coordinator, work.num_requests, [0])

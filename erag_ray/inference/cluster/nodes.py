@@ -94,7 +94,7 @@ class PlacementCheck:
         timeout: seconds; None for no limit.
     """
 
-    def __init__(self, *, actor: str, noun: str, needs: str, keys: str, timeout: float | None) -> None:
+    def __init__(self, actor: str, noun: str, needs: str, keys: str, timeout: float | None) -> None:
         self._actor, self._noun, self._needs, self._keys, self._timeout = actor, noun, needs, keys, timeout
         self._any_at = self._all_at = self._look_at = time.monotonic()
         self._is_named = False

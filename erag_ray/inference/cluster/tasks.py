@@ -35,13 +35,8 @@ def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks],
         has_room = size * config.cpus_per_actor <= ray.cluster_resources().get("CPU", 0)
         num_cpus = config.cpus_per_actor if has_room else 0
         needs = f"CPU {num_cpus}, GPU {config.gpus_per_actor:g}"
-        check = PlacementCheck(
-            actor=TaskActor.__name__,
-            noun="search actor",
-            needs=needs,
-            keys="search.num_actors or search.cpus_per_actor",
-            timeout=config.placement_timeout,
-        )
+        keys = "search.num_actors or search.cpus_per_actor"
+        check = PlacementCheck(TaskActor.__name__, "search actor", needs, keys, config.placement_timeout)
         options = {
             "num_cpus": num_cpus,
             "num_gpus": config.gpus_per_actor,

@@ -66,10 +66,6 @@ def _guard(children: Sequence[BaseProcess]) -> None:
         os.close(descriptor)
 
 
-def are_alive(children: Sequence[BaseProcess]) -> bool:
-    return all(child.is_alive() for child in children)
-
-
 def result_of_child(ask: Callable[[], T], children: Sequence[BaseProcess]) -> T:
     """Call a function that waits for a child; vLLM's ``step`` waits for ever if that has ended.
 
@@ -88,6 +84,6 @@ def result_of_child(ask: Callable[[], T], children: Sequence[BaseProcess]) -> T:
 
     threading.Thread(target=call, daemon=True).start()
     while not futures.wait([result], LOOK_SECONDS).done:
-        if not are_alive(children):
+        if not all(child.is_alive() for child in children):
             raise EngineLost("vLLM's process has ended")
     return result.result()

@@ -20,7 +20,7 @@ from erag_ray.models.local.devices import device
 from erag_ray.models.local.memory import is_out_of_memory, room_on
 from erag_ray.models.local.process import EngineLost
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.models.vllm.children import are_alive, result_of_child, with_children
+from erag_ray.models.vllm.children import result_of_child, with_children
 from erag_ray.support.errors import JobError
 from erag_ray.support.user_code import one_line
 
@@ -119,7 +119,7 @@ class Engine:
                     if output.finished:
                         yield *in_flight.pop(output.request_id), output
         finally:
-            if are_alive(self._children):
+            if all(child.is_alive() for child in self._children):
                 self._engine.abort_request(list(in_flight))
 
     def _add(self, request: EngineRequest) -> str:
