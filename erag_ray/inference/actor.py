@@ -1,8 +1,8 @@
 """An actor with one model: takes blocks of PENDING, writes RESPONSES to the store, and returns counts.
 
 A request can kill its process (a crash in native code, the kernel's out-of-memory killer) or block it for ever; Ray
-then retries the block in a new process. Therefore each block has a note in the store while it runs. A process that
-finds a note isolates the request: it skips what was written, runs a few requests at a time and notes which ones.
+then retries the block in a new process. Therefore each block has a note in the store. A process that finds the note of
+one that died isolates the request: it skips what was written, runs a few requests at a time and notes which ones.
 Requests that were running when a process died are run one by one, and one that kills its process alone becomes an
 error of kind ``resource``, so that all others get their responses.
 
@@ -77,8 +77,8 @@ COUNTED = (
 UNKNOWN_REASON = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
 """Maximum of consecutive processes that end for a known reason in one block without any response; then the job ends."""
-DRAINED = "drained"
-"""Reason of a process that got notice of its end."""
+WRITTEN = "written"
+"""Reason of a process that has written all that it had: it got notice of its end, or its block is done."""
 DRAIN_SECONDS = 5.0
 """How long a process that got notice waits for the batch in hand."""
 MAX_LOADS = 3
@@ -103,7 +103,7 @@ class Note(NamedTuple):
 
 
 class Attempt:
-    """The note of one running block of one job, in the store."""
+    """The note of one block of one job, in the store until the job ends."""
 
     def __init__(self, store: ResponseStore, job: str, requests: pa.Table) -> None:
         self._folder = store.folder
@@ -111,7 +111,7 @@ class Attempt:
         self._last = Note([])
 
     def read(self) -> Note | None:
-        """Return the note of the process that died in this block; None if none did."""
+        """Return the note of the last process that ran this block; None if none did."""
         try:
             keys, num_ends, reason, slowest = json.loads(self._folder.read_bytes(*self._path))
             keys = [[int(a), int(b)] for a, b in keys]
@@ -136,10 +136,6 @@ class Attempt:
     def _write(self, note: Note) -> None:
         self._last = note
         self._folder.write_bytes(json.dumps(note).encode(), *self._path)
-
-    def delete(self) -> None:
-        """Delete the note: the block is done."""
-        self._folder.delete(*self._path)
 
 
 def keys_of(requests: pa.Table) -> Keys:
@@ -270,7 +266,7 @@ class ModelActor:
                 self._is_idle.wait(DRAIN_SECONDS)
                 self._write_responses()
             if self._attempt is not None:
-                self._attempt.write_reason(DRAINED, self._watchdog.slowest)
+                self._attempt.write_reason(WRITTEN, self._watchdog.slowest)
         finally:
             os._exit(1)
 
@@ -285,10 +281,12 @@ class ModelActor:
         if self._fault:
             raise self._fault
         self._is_idle.clear()
+        if self._notice.is_set():
+            self._wait_for_end()
         self._notes = Counter()
         self._attempt = attempt = Attempt(self.store, self.job, requests)
         todo, last = requests, attempt.read()
-        if last is not None and last.reason == DRAINED:
+        if last is not None and last.reason == WRITTEN:
             todo, last = without(requests, self.store.keys_by(self.job)), None
         if last is None:
             attempt.write_running(slowest=self._watchdog.slowest)
@@ -301,13 +299,11 @@ class ModelActor:
             if not is_gpu_lost(error):
                 raise
             self._end(error)
-        attempt.delete()
+        # if this process ends before Ray has the counts, Ray runs the block again
+        attempt.write_reason(WRITTEN, self._watchdog.slowest)
         self._attempt = None
         self._is_idle.set()
-        yield {
-            "notes": [json.dumps(self._notes)],
-            "peak_memory_bytes": [peak_memory_bytes()],
-        }
+        yield {"notes": [json.dumps(self._notes)], "peak_memory_bytes": [peak_memory_bytes()]}
 
     def _end(self, error: Exception) -> None:
         """End this process, which has lost its GPU or hangs; Ray starts another."""
@@ -344,14 +340,17 @@ class ModelActor:
                 num_good += response.failure is None
                 if self._is_stopping or self._notice.is_set():
                     del responses  # which ends requests in flight
-                    self._is_idle.set()
-                    # the reporting thread writes the responses, and ends this process, or the driver does
-                    threading.Event().wait()
+                    self._wait_for_end()
                 if self._is_spent(response):
                     break
         if num_responses < len(pending):
             self._budget.check()
         return num_good > 0
+
+    def _wait_for_end(self) -> None:
+        """Let the reporting thread write the responses and end this process, or the driver end it."""
+        self._is_idle.set()
+        threading.Event().wait()
 
     def _is_spent(self, response: Response) -> bool:
         """Charge a response, unless the model charges them itself; return whether the budget is spent then."""
