@@ -262,9 +262,9 @@ class ModelActor:
         """Write what there is, and at the end of the batch in hand the rest, and end this process."""
         try:
             self._write_responses()
-            if not self._is_idle.is_set():
-                self._is_idle.wait(DRAIN_SECONDS)
-                self._write_responses()
+            # the batch in hand may end while this is written
+            self._is_idle.wait(DRAIN_SECONDS)
+            self._write_responses()
             if self._attempt is not None:
                 self._attempt.write_reason(WRITTEN, self._watchdog.slowest)
         finally:
