@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from erag_ray.models.local.process import EngineLost
+from erag_ray.support.progress import beside
 
 T = TypeVar("T")
 LOOK_SECONDS = 1.0
@@ -32,24 +33,19 @@ def with_children(start: Callable[[], T]) -> tuple[T, Sequence[BaseProcess]]:
     They are killed when this process has ended, also by SIGKILL, and while the function runs: vLLM's engine would keep
     its GPU for ever.
     """
-    others, children, has_started = multiprocessing.active_children(), list[BaseProcess](), threading.Event()
+    others, children = multiprocessing.active_children(), list[BaseProcess]()
 
-    def guard_new() -> None:
+    def guard_new(closing: threading.Event) -> None:
         is_last = False
         while not is_last:
-            is_last = has_started.wait(LOOK_SECONDS)
+            is_last = closing.wait(LOOK_SECONDS)
             new = [child for child in multiprocessing.active_children() if child not in [*others, *children]]
             children.extend(new)
             if new:
                 _guard(new)
 
-    thread = threading.Thread(target=guard_new, daemon=True)
-    thread.start()
-    try:
+    with beside(guard_new):
         return start(), children
-    finally:
-        has_started.set()
-        thread.join()
 
 
 def _guard(children: Sequence[BaseProcess]) -> None:
