@@ -105,6 +105,20 @@ def local_ray(ray_environment: None) -> None:
 
 
 @pytest.fixture
+def other_job(local_ray: None) -> Iterator[ray.actor.ActorHandle]:
+    """An actor of another job, which has all CPUs."""
+
+    class Holder:
+        def is_here(self) -> bool:
+            return True
+
+    holder = ray.remote(num_cpus=4)(Holder).remote()
+    ray.get(holder.is_here.remote())
+    yield holder
+    ray.kill(holder)
+
+
+@pytest.fixture
 def tiny(tmp_path: pathlib.Path) -> Tiny:
     """The tiny comparison in a folder of its own."""
     return write_tiny(tmp_path)

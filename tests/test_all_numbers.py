@@ -1,4 +1,4 @@
-"""Every sealed table of three small jobs is what the oracle computes, and what it was: by digest, with report and page.
+"""Every sealed table of five small jobs is what the oracle computes, and what it was: by digest, with report and page.
 
 A change of any number, order or text in them fails here, whether it was meant or not. The file of digests is made
 again by ``ERAG_RAY_DIGESTS=write`` in the environment of this test; a commit that changes it says which and why.
@@ -88,7 +88,30 @@ def sample(folder: pathlib.Path) -> Tiny:
     )
 
 
-JOBS = {"options": options, "gaps": gaps, "datasets": three, "sample": sample}
+def clusters(folder: pathlib.Path) -> Tiny:
+    """Questions of one book belong together, and each list is answered three times."""
+    right = {"good": 65, "half": 45, "third": 40}
+    tiny = towns(folder, right, 100, {"right": "Person {n} lives here", "wrong": "nobody lives in town {n}"})
+    records = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    # books of one to eight questions, and questions of none
+    paged = [
+        record | ({"book": number * number % 37} if number % 11 else {}) | {"part": number % 3}
+        for number, record in enumerate(records)
+    ]
+    tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in paged))
+    return tiny.with_config(
+        clusters="book",
+        repeats=3,
+        reader=ReaderConfig(kind="failing:Changes"),
+        max_error_fraction=1.0,
+        slices=["part", "known"],
+        depth=1,
+        end_to_end_depths=[1],
+        annotators=["erag", "contains_answer_dpr"],
+    )
+
+
+JOBS = {"options": options, "gaps": gaps, "datasets": three, "sample": sample, "clusters": clusters}
 
 
 def digest(text: str) -> str:

@@ -9,6 +9,7 @@ import re
 import pytest
 import ray
 from pending_requests import pending, work_of
+from ray.actor import ActorHandle
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import SearchConfig
@@ -21,24 +22,15 @@ from erag_ray.store.sharded_tasks import Tasks
 from erag_ray.support.errors import JobError
 
 
-class Holder:
-    """Another job, which has CPUs."""
-
-    def is_here(self) -> bool:
-        return True
-
-
 @pytest.mark.cluster
 def test_readers_that_get_no_cpus_are_named_and_end_the_job_with_what_to_change(
-    local_ray: None,
+    other_job: ActorHandle,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name, value in {"LOOK_SECONDS": 0.5, "LINE_SECONDS": 1.0}.items():
         monkeypatch.setattr(nodes, name, value)
-    other_job = ray.remote(num_cpus=4)(Holder).remote()
-    ray.get(other_job.is_here.remote())
     work, config = work_of(tmp_path, pending(*map(str, range(60))), ReaderConfig(kind="echo"))
     config = dataclasses.replace(config, num_readers=2, cpus_per_reader=1)
     needs = (
@@ -58,7 +50,7 @@ def test_readers_that_get_no_cpus_are_named_and_end_the_job_with_what_to_change(
 
 @pytest.mark.cluster
 def test_search_actors_that_get_no_cpus_are_named_too(
-    local_ray: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    other_job: ActorHandle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # inside, so that it travels by value
     class Nothing:
@@ -67,8 +59,6 @@ def test_search_actors_that_get_no_cpus_are_named_too(
 
     for module, name in ((nodes, "LOOK_SECONDS"), (tasks, "LOOK_SECONDS"), (nodes, "LINE_SECONDS")):
         monkeypatch.setattr(module, name, 0.5)
-    other_job = ray.remote(num_cpus=4)(Holder).remote()
-    ray.get(other_job.is_here.remote())
     work = Tasks(worker=Nothing, settings={}, numbers=range(3), noun="parts")
     config = SearchConfig(num_actors=2, placement_timeout=3.0)
     match = (

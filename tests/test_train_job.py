@@ -8,7 +8,6 @@ import runpy
 import sys
 
 import pytest
-import ray
 import torch
 import yaml
 from models import form_for, loaded, outputs
@@ -22,13 +21,6 @@ from erag_ray.prompts.request import Passage, Request
 from erag_ray.support.errors import JobError
 
 pytestmark = pytest.mark.filterwarnings(r"ignore::UserWarning:ray\..*")
-
-
-class Holder:
-    """Another job, which has CPUs."""
-
-    def is_here(self) -> bool:
-        return True
 
 
 def job(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, *arguments: str) -> None:
@@ -92,15 +84,12 @@ def test_an_error_that_would_come_again_is_not_tried_again(local_ray: None, tmp_
 
 @pytest.mark.cluster
 def test_workers_that_get_no_cpus_end_the_job(
-    local_ray: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    other_job: object, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # of a minute each
     monkeypatch.setattr(workers, "NUM_STARTS", 1)
     monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "1")
-    other_job = ray.remote(num_cpus=4)(Holder).remote()
-    ray.get(other_job.is_here.remote())
     with pytest.raises(
         JobError, match=r"1 workers with \{'CPU': \d\.?0?\} each do not start; the nodes have .*CPU 4"
     ):
         train(tiny_training(tmp_path))
-    ray.kill(other_job)

@@ -52,6 +52,17 @@ class Refuses(EchoModel):
         return super().answer(request)
 
 
+class Changes(EchoModel):
+    """Refuses, or says nothing of the town, to other questions each time; to some it refuses always."""
+
+    def answer(self, request: Request) -> Response:
+        number = int(request.question.rpartition(" ")[2])
+        changing = number + request.form.repeat
+        if number % 23 == 9 or changing % 11 in (3, 4):
+            return Response(failure=Failure("refused", "I cannot help with that"))
+        return Response(text="nothing", num_output_tokens=7) if changing % 5 == 0 else super().answer(request)
+
+
 class Characters(LocalModel):
     """Has batches, and no weights: its tokens are characters, and it answers with the first passage's title."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from oracle import chance
 from oracle.chance import known
 from oracle.lists import ANY, Columns, Name
 from oracle.readings import REFERENCES, Readings, Row
@@ -38,7 +37,7 @@ def cells_of(readings: Readings) -> list[Row]:
         if run not in REFERENCES:
             alone = None
             if "erag" in readings.world.config["annotators"]:
-                labels = [_suffices(readings, name, [one]) for one in documents]
+                labels = [readings.is_enough(readings.score(name, [one])) for one in documents]
                 alone = True if True in labels else None if None in labels else False
             facts = alone, _suffices(readings, name, documents), _suffices(readings, name, [])
             cell = None if None in facts else NAMES[facts]  # type: ignore[index]
@@ -47,8 +46,7 @@ def cells_of(readings: Readings) -> list[Row]:
 
 
 def _suffices(readings: Readings, name: str, documents: list[str]) -> bool | None:
-    score = readings.score(name, documents)
-    return None if score is None else score >= readings.world.least
+    return readings.is_enough(readings.utility(name, documents))
 
 
 def slices_of(readings: Readings, part: Part) -> Iterator[Part]:
@@ -84,7 +82,7 @@ def cell_tables(readings: Readings) -> dict[str, list[Row]]:
         for piece in (part, *slices_of(readings, part)):
             for name, row in piece.columns.items():
                 places, judged = known(row), has_cell.get(name[:6], set())
-                share = chance.wilson(sum(row[one] == 1 for one in places), len(places), part.confidence)
+                share = piece.share([row[one] == 1 for one in places], places)
                 counts = sum(row[one] == 1 for one in places), len(places), len({*piece.ids} - judged)
                 names = part.dataset, name.reader, name.score, name.run_id, name.depth
                 shares.append((*names, *piece.slice, name.measure, *share, *counts))
@@ -97,15 +95,16 @@ def _complements(part: Part) -> Iterator[Row]:
         sorted(part.columns.items(), key=lambda item: item[0].run_id), 2
     ):
         if (a.reader, a.score, a.depth) == (b.reader, b.score, b.depth):
-            pairs = [(x[one] == 1, y[one] == 1) for one in known(x, y)]
-            counts = {
-                "useful_a": sum(p for p, _ in pairs),
-                "useful_b": sum(q for _, q in pairs),
-                "only_a": sum(p and not q for p, q in pairs),
-                "only_b": sum(q and not p for p, q in pairs),
-                "either": sum(p or q for p, q in pairs),
+            places = known(x, y)
+            pairs = [(x[one] == 1, y[one] == 1) for one in places]
+            events = {
+                "useful_a": [p for p, _ in pairs],
+                "useful_b": [q for _, q in pairs],
+                "only_a": [p and not q for p, q in pairs],
+                "only_b": [q and not p for p, q in pairs],
+                "either": [p or q for p, q in pairs],
             }
-            found = {key: chance.wilson(count, len(pairs), part.confidence) for key, count in counts.items()}
+            found = {key: part.share(one, places) for key, one in events.items()}
             both = zip(found["only_a"], found["only_b"], strict=True)
             found["gain"] = tuple(None if None in one else min(one) for one in both)  # type: ignore[type-var]
             for quantity, interval in found.items():

@@ -20,6 +20,9 @@ from scipy import stats
 
 Array = npt.NDArray[Any]
 Values = Sequence[float | None]
+Clusters = list[int] | None
+"""The number of the cluster of each question; None: each is by itself."""
+NEIGHBOURS = 5
 TIE = 10
 """Digits to which differences and means tie."""
 NUM_FLIPS = 20_000
@@ -30,12 +33,25 @@ class About(float):
 
 
 class Draws:
-    """Resamples and permutations of some questions."""
+    """Resamples and permutations of some questions, or of whole clusters of them."""
 
-    def __init__(self, count: int, config: dict[str, Any]) -> None:
+    def __init__(self, count: int, config: dict[str, Any], clusters: Clusters = None) -> None:
         rng, self.weights = np.random.default_rng(config["seed"]), np.zeros((config["num_resamples"], count))
+        self.clusters = clusters
+        numbers = [*range(count)] if clusters is None else clusters
+        size = len({*numbers})
         for row in self.weights:
-            np.add.at(row, rng.integers(count, size=count), 1)
+            drawn = rng.integers(size, size=size).tolist()
+            row[:] = [drawn.count(one) for one in numbers]
+        if clusters is not None:
+            # each cluster changes places with some of those beside it
+            rng, orders = np.random.default_rng(config["seed"]), []
+            for _ in range(config["num_permutations"]):
+                first, keys = rng.integers(NEIGHBOURS), rng.random(size)
+                places = {one: ((one + first) // NEIGHBOURS, keys[one]) for one in range(size)}
+                orders.append(sorted(range(count), key=lambda at: (*places[numbers[at]], at)))
+            self.orders = np.array(orders)
+            return
         rows = np.tile(np.arange(count), (config["num_permutations"], 1))
         self.orders = (
             np.random.default_rng(config["seed"]).permuted(rows, axis=1) if count > 8 else all_orders(count)
@@ -43,7 +59,7 @@ class Draws:
 
     def orders_among(self, kept: list[int]) -> Array:
         """The orders of the questions with these numbers."""
-        if len(kept) <= 8:
+        if len(kept) <= 8 and self.clusters is None:
             return all_orders(len(kept))
         number = {one: place for place, one in enumerate(kept)}
         return np.array([[number[one] for one in row if one in number] for row in self.orders.tolist()])
@@ -129,11 +145,37 @@ def permutation_p(name: str, x: Array, y: Array, orders: Array) -> float:
     return (int((np.abs(found) >= abs(observed)).sum()) + 1) / (len(orders) + 1)
 
 
-def wilson(positive: int, count: int, confidence: float) -> tuple[float | None, ...]:
-    if not count:
+def wilson(events: Sequence[bool], confidence: float, clusters: Clusters = None) -> tuple[float | None, ...]:
+    """The share of events, and the interval of as many independent questions as have its variance (Kish 1965)."""
+    if not (count := len(events)):
         return None, None, None
-    interval = stats.binomtest(positive, count).proportion_ci(confidence, method="wilson")
-    return positive / count, float(interval.low), float(interval.high)
+    share, size = sum(events) / count, float(count)
+    if clusters is not None:
+        number = len({*clusters})
+        sums = [
+            math.fsum(event - share for event, at in zip(events, clusters, strict=True) if at == one)
+            for one in {*clusters}
+        ]
+        variance = number / max(1, number - 1) * math.fsum(one * one for one in sums) / count
+        plain = share * (1 - share)
+        size = min(count, count * plain / variance) if variance and plain else number
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    middle, half = (
+        share + z * z / (2 * size),
+        z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2),
+    )
+    low, high = ((middle + side * half) / (1 + z * z / size) for side in (-1, 1))
+    return share, low if share else 0.0, high if share < 1 else 1.0
+
+
+def by_cluster(values: Sequence[float], clusters: Clusters) -> list[float]:
+    """The sums of clusters, scaled so that their mean is that of the values."""
+    if clusters is None:
+        return [*values]
+    sums = dict.fromkeys(clusters, 0.0)
+    for value, one in zip(values, clusters, strict=True):
+        sums[one] += value
+    return [round(one * len(sums) / len(values), TIE) for one in sums.values()]
 
 
 def differences(a: Values, b: Values) -> list[float | None]:

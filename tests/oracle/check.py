@@ -21,6 +21,7 @@ from oracle.lists import END_TO_END, columns_of, utilities_of
 from oracle.lists import retrieval_measures as retrieval_measures
 from oracle.outputs import output_tables
 from oracle.readings import Outside, Readings, Row, input_tables
+from oracle.repeats import repeat_spreads
 
 _COLUMN = "dataset reader score annotator run_id depth measure cutoff ideal"
 _PAIR = "reader score annotator run_a run_b depth measure cutoff ideal"
@@ -36,11 +37,17 @@ TABLES = {
     "retrieval_seconds": ("run_id query_id", "seconds"),
     "gold": ("query_id rank", "doc_id"),
     "given": ("query_id run_id depth doc_id", "output num_prompt_tokens num_output_tokens seconds"),
+    "clusters": ("query_id", "cluster"),
     "labels": ("reader score annotator query_id doc_id", "label"),
     "utility": ("reader score run_id query_id depth", "value"),
     "document_outputs": ("reader query_id doc_id", "output"),
     "list_outputs": ("reader run_id query_id depth", "output"),
     "repeats": ("reader score run_id query_id depth repeat", "output value"),
+    "repeat_spreads": (
+        "dataset reader score run_a run_b depth",
+        "num_queries num_repeats mean sd_questions sd_repeats share standard_error standard_error_once "
+        "standard_error_endless",
+    ),
     "list_tokens": ("reader run_id query_id depth", "num_prompt_tokens"),
     "per_query": (f"query_id {_COLUMN.removeprefix('dataset ')}", "value"),
     "means": (_COLUMN, _MEAN),
@@ -117,6 +124,7 @@ def tables_of(config: dict[str, Any], outside: Mapping[str, Outside] | None = No
         for part in parts:
             results.add_estimates(part, config["auxiliary"], asked, applies)
     tables = input_tables(readings) | cell_tables(readings) | output_tables(readings)
+    tables["repeat_spreads"] = repeat_spreads(readings)
     tables |= credit_tables(readings) if config["credits"] else {}
     for name in ("means", "correlations", "contrasts", "best_depths", "auxiliary_means"):
         tables[name] = [row for part in parts for row in getattr(results, name)(part)]

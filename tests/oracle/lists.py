@@ -54,7 +54,7 @@ def utilities_of(readings: Readings) -> Columns:
     for run, name, depth, documents in readings.lists:
         one = readings.world.questions[name]
         column = Name(one.dataset, *readings.names(name), END_TO_END, run, depth, one.score, depth, ANY)
-        found.setdefault(column, {})[name] = readings.score(name, documents)
+        found.setdefault(column, {})[name] = readings.utility(name, documents)
     return found
 
 

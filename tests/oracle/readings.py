@@ -16,6 +16,7 @@ from oracle.inputs import World, normal, tokens
 NO_PASSAGES, GOLD = "no_passages", "gold_passages"
 REFERENCES = (NO_PASSAGES, GOLD)
 OF_READER = ("erag", "erag_facts")
+ANSWER = "answer"
 GRADED, JUDGED = "llm_relevance", "relevance"
 """The annotator that asks the judge for grades, and the kind of its requests."""
 SPANS = ("exact_match", "match")
@@ -45,6 +46,9 @@ class Readings:
                 stored[row["model"], row["question_key"], row["passages_key"]] = row
         self.responses: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
         self.grades: dict[tuple[str, str], str] = {}
+        # the further answers to a list: kind, question, documents -> output
+        self.again: dict[tuple[str, str, tuple[str, ...]], Any] = {}
+        self.kinds = [f"{ANSWER}_{repeat}" for repeat in range(2, world.config["repeats"] + 1)]
         self.reader: dict[str, str] = {}
         # model -> its responses, each once
         self.used = collections.defaultdict[str, dict[Row, dict[str, Any]]](dict)
@@ -52,7 +56,9 @@ class Readings:
             key = row["question_key"], row["passages_key"]
             response = stored[row["model"], *key]
             self.used[row["model"]][key] = response
-            if row["kind"] == JUDGED:
+            if row["kind"].startswith(f"{ANSWER}_"):
+                self.again[row["kind"], row["query_id"], tuple(row["doc_ids"])] = response["output"]
+            elif row["kind"] == JUDGED:
                 self.grades[row["query_id"], row["doc_ids"][0]] = response["output"]
             else:
                 self.responses[row["query_id"], tuple(row["doc_ids"])] = response
@@ -71,6 +77,21 @@ class Readings:
         question = self.world.questions[query_id]
         return score(question.score, self.output(query_id, doc_ids), tuple(question.answers))
 
+    def answers(self, query_id: str, doc_ids: list[str]) -> list[tuple[Any, float | None]]:
+        """All answers to a list, and their scores."""
+        again = [self.again[kind, query_id, tuple(doc_ids)] for kind in self.kinds]
+        question = self.world.questions[query_id]
+        outputs = [self.output(query_id, doc_ids), *again]
+        return [(one, score(question.score, one, tuple(question.answers))) for one in outputs]
+
+    def utility(self, query_id: str, doc_ids: list[str]) -> float | None:
+        """The mean score of the answers to a list."""
+        judged = [value for _, value in self.answers(query_id, doc_ids) if value is not None]
+        return math.fsum(judged) / len(judged) if judged else None
+
+    def is_enough(self, value: float | None) -> bool | None:
+        return None if value is None else value >= self.world.least
+
     def names(self, query_id: str) -> tuple[str, str]:
         return self.reader[query_id], self.world.questions[query_id].score
 
@@ -88,6 +109,7 @@ class Readings:
     def expected_requests(self) -> set[tuple[str, str, tuple[str, ...]]]:
         """The (kind, question, documents) of all requests that the job must make."""
         world, found = self.world, {("answer", name, tuple(docs)) for _, name, _, docs in self.lists}
+        found |= {(kind, name, tuple(docs)) for _, name, _, docs in self.lists for kind in self.kinds}
         found |= {("answer", name, (doc_id,)) for name, doc_id in self.singles}
         if GRADED in world.config["annotators"]:
             found |= {(JUDGED, name, (doc_id,)) for name, doc_id in world.judged_pairs}
@@ -215,7 +237,20 @@ def input_tables(readings: Readings) -> dict[str, list[Row]]:
         ],
         "slices": [(one.query_id, path, one.at(path)) for one in questions for path in paths],
         "utility": [
-            (*names(one), run, one, depth, readings.score(one, docs)) for run, one, depth, docs in lists
+            (*names(one), run, one, depth, readings.utility(one, docs)) for run, one, depth, docs in lists
+        ],
+        "repeats": [
+            (*names(one), run, one, depth, repeat, *row)
+            for run, one, depth, docs in lists
+            for repeat, row in enumerate(readings.answers(one, docs), 1)
+            if readings.kinds
+        ],
+        "clusters": [
+            (
+                one.query_id,
+                None if (value := one.record.get(world.config["clusters"])) is None else str(value),
+            )
+            for one in questions
         ],
         "list_outputs": [
             (reader[one], run, one, depth, readings.output(one, docs)) for run, one, depth, docs in lists

@@ -38,6 +38,7 @@ class Part:
     columns: Rows
     draws: Draws
     weights: chance.Array
+    clusters: chance.Clusters
     slice: tuple[str, str] = ("", "")
     estimates: dict[Name, Estimate] = dataclasses.field(default_factory=dict)
 
@@ -52,21 +53,29 @@ class Part:
         places = [place for place, name in enumerate(self.ids) if name in {*ids}]
         columns = {name: [row[place] for place in places] for name, row in self.columns.items()}
         chosen = [self.ids[one] for one in places]
-        return Part(self.world, self.dataset, chosen, columns, self.draws, self.weights[:, places], of)
+        draws = self.draws, self.weights[:, places], self.clusters_at(places)
+        return Part(self.world, self.dataset, chosen, columns, *draws, of)
+
+    def clusters_at(self, places: list[int]) -> chance.Clusters:
+        return None if self.clusters is None else [self.clusters[one] for one in places]
+
+    def share(self, events: list[bool], places: list[int]) -> tuple[float | None, ...]:
+        """The share of events at these places, and its interval."""
+        return chance.wilson(events, self.confidence, self.clusters_at(places))
 
 
 def parts_of(world: World, columns: Columns) -> list[Part]:
-    """Each dataset's columns, over its questions in the order of their ids."""
+    """Each dataset's columns, over its questions in the order of their ids, or of their clusters."""
     found = []
     for dataset in world.datasets:
-        ids = world.ids(dataset)
+        ids, clusters = world.in_clusters(dataset)
         rows = {
             name: [None if (one := values.get(place)) is None else round(one, 12) for place in ids]
             for name, values in columns.items()
             if name.dataset == dataset
         }
-        draws = Draws(len(ids), world.config)
-        found.append(Part(world, dataset, ids, rows, draws, draws.weights))
+        draws = Draws(len(ids), world.config, clusters)
+        found.append(Part(world, dataset, ids, rows, draws, draws.weights, clusters))
     return found
 
 
@@ -207,7 +216,8 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
                         for one in named
                     ]
                     estimates = chance.differences(*pair)
-                    tested = [one for one in estimates if one is not None]
+                    given = [at for at, one in enumerate(estimates) if one is not None]
+                    tested = chance.by_cluster(at(estimates, given).tolist(), part.clusters_at(given))
                     flips, error = Flips(tested), chance.spread(tested) / math.sqrt(len(tested))
                     detectable = chance.errors(alpha, len(tested)) * error if error else None
                     turned = math.copysign(1, flips.values[0]) if flips.values else 1
@@ -245,9 +255,10 @@ def best_depths(part: Part) -> Iterator[Row]:
         depths, places = sorted(rows), known(*rows.values())
         best = max(depths, key=lambda one: (_mean(rows[one], places), -one)) if places else depths[0]
         pairs = chance.differences(at(rows[best], places).tolist(), at(rows[depths[-1]], places).tolist())
-        flips = Flips([one for one in pairs if one is not None]) if places else None
+        tested = chance.by_cluster([one for one in pairs if one is not None], part.clusters_at(places))
+        flips = Flips(tested) if places else None
         level = (1 - part.confidence) / (len(runs) * max(1, len(depths) - 1))
-        ends = flips.interval(level) if flips and len(places) > 1 else (None, None)
+        ends = flips.interval(level) if flips and len(tested) > 1 else (None, None)
         yield (part.dataset, *names, best, depths[-1], flips.mean if flips else None, *ends, len(places))
 
 
