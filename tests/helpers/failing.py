@@ -53,14 +53,15 @@ class Refuses(EchoModel):
 
 
 class Changes(EchoModel):
-    """Refuses, or says nothing of the town, to other questions each time; to some it refuses always."""
+    """To other questions each time it refuses, says nothing of the town, or knows without a passage."""
 
     def answer(self, request: Request) -> Response:
         number = int(request.question.rpartition(" ")[2])
-        changing = number + request.form.repeat
-        if number % 23 == 9 or changing % 11 in (3, 4):
+        if number % 23 == 9 or (number + request.form.repeat) % 11 in (3, 4):
             return Response(failure=Failure("refused", "I cannot help with that"))
-        return Response(text="nothing", num_output_tokens=7) if changing % 5 == 0 else super().answer(request)
+        kind = (number**2 + 3 * request.form.repeat) % 11
+        known = "nothing" if kind < 4 else f"Person {number}"
+        return super().answer(request) if kind == 4 else Response(text=known, num_output_tokens=len(known))
 
 
 class Characters(LocalModel):
