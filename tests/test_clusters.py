@@ -205,9 +205,7 @@ def test_clusters_that_group_nothing_are_a_problem_or_a_note(
         assert problem in str(raised.value)
         assert not TableStore(tiny.config.out).is_sealed(CLUSTERS)
     else:
-        expected = (
-            problem or f"clusters: {path}: no two questions of tiny share a value: each counts by itself"
-        )
+        expected = problem or f"{path}: no two questions of tiny share a value: each counts by itself"
         assert any(note.endswith(expected) for note in prepare(tiny.config).notes)
 
 

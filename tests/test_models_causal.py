@@ -13,6 +13,7 @@ import tokenizers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import make_model
+from erag_ray.models.causal import model as causal
 from erag_ray.models.local.model import Output
 from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.support.errors import InputError
@@ -42,8 +43,7 @@ def unloaded(folder: str) -> Any:
 def chat_text(folder: str, request: Request | None = None) -> str:
     model = unloaded(folder)
     (prompt,) = model.render([request or some_requests(CHAT)[2]])
-    text: str = model.tokenizer.decode(prompt.segments[0])
-    return text
+    return str(model.tokenizer.decode(prompt.segments[0]))
 
 
 def with_template(tmp_path: pathlib.Path, template: Any) -> str:
@@ -123,7 +123,7 @@ def test_a_model_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Pa
     ],
 )
 def test_a_shared_start_changes_no_output(
-    tmp_path: pathlib.Path, kind: str, settings: dict[str, Any], shares: bool
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: str, settings: dict[str, Any], shares: bool
 ) -> None:
     model = models.loaded("causal", models.causal_folder(tmp_path, kind=kind, **settings))
     prompts = model.render(some_requests(ONE_EXAMPLE))
@@ -132,8 +132,13 @@ def test_a_shared_start_changes_no_output(
     shared = prompts[0].segments[0][: prompts[0].num_shared]
     cache, num_known = model.caches.make(shared, 2, len(shared))
     assert (cache is not None, num_known) == ((True, len(shared)) if shares else (False, 0))
-    model.caches.make = lambda *_: (None, 0)
-    assert [model.generate([prompt])[0] for prompt in prompts] == together
+    make, prefixes = model.caches.make, list[int]()
+    model.caches.make = lambda prefix, *sizes: prefixes.append(len(prefix)) or make(prefix, *sizes)
+    # a long prompt by itself is computed from its start
+    for whole in (0, 1 << 30):
+        monkeypatch.setattr(causal, "WHOLE", whole)
+        assert [model.generate([prompt])[0] for prompt in prompts] == together
+    assert [count > 0 for count in prefixes] == [False] * len(prompts) + [True] * len(prompts)
     assert len(set(together)) > 15
 
 

@@ -64,7 +64,7 @@ class ModelKeys(Keys):
     batch_tokens: AtLeast1 | None = None
     """Most prompt tokens in one batch, padding included; a longer request is run by itself (null: as many as fit, by
     the model's shape, into 80 % of the reader's share of the GPU's free memory, or of a quarter of the machine's;
-    causal on a CPU at most 16384). A batch that does not fit even so is halved, and those after it are smaller."""
+    causal on a CPU at most 4096). A batch that does not fit even so is halved, and those after it are smaller."""
 
 
 class EngineKeys(Keys):

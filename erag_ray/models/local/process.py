@@ -52,7 +52,7 @@ def keep_freed_memory() -> None:
     So a process grows with the largest batch so far, and then stays. The bound on the free memory of its heap is the
     estimate for the largest batch, ``limits.tokens * estimate.token + limits.rows * estimate.row`` (`largest_batch`,
     `MemoryEstimate`). Of a causal model, only keys and values are ``2 * layers * key_value_heads * head_dim *
-    itemsize`` bytes for each of at most 16,384 tokens: 755 MB for SmolLM2-135M in float32.
+    itemsize`` bytes for each of at most 4,096 tokens: 189 MB for SmolLM2-135M in float32.
     """
     if platform.libc_ver()[0] != "glibc":
         return
