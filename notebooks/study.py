@@ -2,10 +2,10 @@
 
     python notebooks/study.py OUT COMPARISON COMPARISON ...
 
-Each comparison is the ``out`` of a finished jobs/compare.py. Per question: tau-b of a label's measure (P at full depth;
-UDCG for its annotators) with the end-to-end score, the mean over the runs. Across runs (twelve or more): tau-b of the
-runs' means. Intervals resample questions, the same for all labels; a difference from eRAG has the p-value of its
-resamples, by Holm over all differences of the page. Credit and order come from the comparisons that have them.
+Each comparison is the ``out`` of a finished jobs/compare.py. Per question: tau-b of a label's measure (P of the list;
+UDCG for its annotators) with the end-to-end score of that list, the mean over the runs. Across runs (twelve or more):
+tau-b of the runs' means. Intervals resample questions, the same for all labels; a difference from eRAG has the p-value
+of its resamples, by Holm over all differences of the page. Credit and order come from the comparisons that have them.
 Writes OUT/report/index.html, OUT/study.md, and the first figures of agreement and credit as pictures (PNG).
 """
 
@@ -45,16 +45,22 @@ FAMILIES = {"udcg": "UDCG", "udcg_provenance": "UDCG"}
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """One dataset of a comparison, at full depth; queries in one order."""
+    """One dataset of a comparison, with lists of one depth; queries in one order."""
 
     comparison: str
     dataset: str
+    depth: int
     readers: tuple[str, ...]
     query_ids: tuple[str, ...]
     utility: Mapping[str, Floats]
     """Run -> [num_queries]."""
     labels: Mapping[str, Mapping[str, Floats]]
     """Annotator -> run -> [num_queries], its measure."""
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Return comparison, dataset and number of documents."""
+        return self.comparison, self.dataset, str(self.depth)
 
     @property
     def num_queries(self) -> int:
@@ -80,19 +86,21 @@ def table(folder: pathlib.Path, name: str) -> pl.DataFrame:
 
 
 def columns_of(folder: pathlib.Path) -> Iterator[Columns]:
-    """Yield the datasets of a comparison."""
+    """Yield the datasets of a comparison, with the lists of each depth that were answered."""
     queries, utility, values = (table(folder, name) for name in ("queries", "utility", "per_query"))
-    depth = int(str(values["depth"].max()))
     measure = pl.col("annotator").replace_strict(FAMILIES, default="P")
-    values = values.filter(pl.col("measure") == measure, depth=depth, cutoff=depth)
+    values = values.filter(pl.col("measure") == measure, pl.col("depth") == pl.col("cutoff"))
     runs = values["run_id"].unique().sort().to_list()
-    for (dataset,), part in queries.group_by("dataset", maintain_order=True):
-        ids = part.select("query_id")
-        used = utility.filter(pl.col("run_id").is_in(runs), depth=depth)
-        groups = values.join(ids, on="query_id", how="semi").partition_by("annotator", as_dict=True)
+    utility = utility.filter(pl.col("run_id").is_in(runs))
+    parts = queries.partition_by("dataset", as_dict=True, maintain_order=True)
+    for ((dataset,), part), depth in itertools.product(parts.items(), utility["depth"].unique().sort()):
+        ids, used = part.select("query_id"), utility.filter(depth=depth)
+        labelled = values.filter(depth=depth).join(ids, on="query_id", how="semi")
+        groups = labelled.partition_by("annotator", as_dict=True)
         yield Columns(
             comparison=folder.name,
             dataset=str(dataset),
+            depth=depth,
             readers=tuple(used.join(ids, on="query_id", how="semi")["reader"].unique().sort()),
             query_ids=tuple(ids["query_id"]),
             utility=by_run(used, ids, runs),
@@ -102,12 +110,12 @@ def columns_of(folder: pathlib.Path) -> Iterator[Columns]:
 
 def first_of_each(folders: Iterable[pathlib.Path]) -> Iterator[Columns]:
     """Yield the datasets of comparisons; of those with the same questions and reader, that of the first."""
-    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+    seen: set[tuple[int, tuple[str, ...], tuple[str, ...]]] = set()
     for folder in folders:
         for one in columns_of(folder):
-            if (one.readers, one.query_ids) not in seen:
+            if (one.depth, one.readers, one.query_ids) not in seen:
                 yield one
-            seen.add((one.readers, one.query_ids))
+            seen.add((one.depth, one.readers, one.query_ids))
 
 
 def by_run(rows: pl.DataFrame, ids: pl.DataFrame, runs: Iterable[str]) -> dict[str, Floats]:
@@ -194,13 +202,11 @@ def p_of(values: Floats) -> float:
 
 def agreement_tables(agreements: list[Agreement]) -> Iterator[Table]:
     """Yield a table over questions and one across runs: each label's agreement, and what eRAG's has over it."""
-    erag = {
-        (one.of.comparison, one.of.dataset, one.over): one for one in agreements if one.annotator == "erag"
-    }
-    pairs = [(one, erag.get((one.of.comparison, one.of.dataset, one.over))) for one in agreements]
+    erag = {(*one.of.names, one.over): one for one in agreements if one.annotator == "erag"}
+    pairs = [(one, erag.get((*one.of.names, one.over))) for one in agreements]
     p_values = [np.nan if base in (None, one) else p_of(base.values - one.values) for one, base in pairs]
     adjusted = holm(np.array(p_values))
-    heads = names("comparison", "dataset", "label")
+    heads = names("comparison", "dataset", "documents", "label")
     more = (Column("tau"), Column("eRAG minus it", Format.CHANGE), Column("p (Holm)", Format.P_VALUE))
     for over, title in (("questions", "Per question"), ("runs", "Across runs")):
         rows = []
@@ -218,7 +224,7 @@ def agreement_tables(agreements: list[Agreement]) -> Iterator[Table]:
                 difference,
                 Value(None if np.isnan(p_value) else float(p_value)),
             )
-            rows.append((*plain(one.of.comparison, one.of.dataset, name), *cells))
+            rows.append((*plain(*one.of.names, name), *cells))
         if rows:
             yield Table(
                 name=f"agreement-{over}", title=title, columns=(*heads, *more), rows=tuple(rows), is_main=True
@@ -227,10 +233,10 @@ def agreement_tables(agreements: list[Agreement]) -> Iterator[Table]:
 
 def agreement_figure(agreements: list[Agreement], over: str) -> Figure:
     """Return labels and their agreement, by dataset."""
-    is_only = len({one.of.comparison for one in agreements}) == 1
+    is_only = len({(one.of.comparison, one.of.depth) for one in agreements}) == 1
     rows = [
         (
-            one.of.dataset if is_only else f"{one.of.comparison}: {one.of.dataset}",
+            one.of.dataset if is_only else f"{one.of.comparison}: {one.of.dataset}, {one.of.depth} documents",
             one.annotator,
             *interval(one.value, one.values),
         )

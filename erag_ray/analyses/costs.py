@@ -16,6 +16,7 @@ from erag_ray.analyses.parts.model import Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, part_name, rows_of
 from erag_ray.data.runs.references import END_TO_END, REFERENCE_NAMES
 from erag_ray.store.schemas import COSTS, GIVEN, LIST_TOKENS, QUERIES, RETRIEVAL_SECONDS
+from erag_ray.support.progress import duration
 
 IS_LAST = pl.col("num_requests") > 0
 """Whether a row of COSTS is of the last run of its stage."""
@@ -112,21 +113,11 @@ def cost_text(costs: pl.DataFrame) -> str:
 def _amounts(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the tokens, seconds and price of requests."""
     if row["num_reader_calls"]:
-        yield f"{_tokens(row['num_prompt_tokens'])} prompt tokens"
-        yield f"{_duration(row['device_seconds'])} of reader time"
+        tokens = row["num_prompt_tokens"]
+        yield f"{f'{tokens / 1e6:,.1f} million' if tokens >= 1e6 else f'{tokens:,}'} prompt tokens"
+        yield f"{duration(row['device_seconds'])} of reader time"
     if row["price"] is not None:
         yield f"price {row['price']:.4f}"
-
-
-def _tokens(count: int) -> str:
-    return f"{count / 1e6:,.1f} million" if count >= 1e6 else f"{count:,}"
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 ANALYSIS = Analysis(shows=(COSTS,), show_all=show_all, section="costs")

@@ -46,14 +46,22 @@ def stage_progress(name: str, *, show: bool = True) -> Iterator[StageProgress]:
         yield current
     seconds = time.monotonic() - start
     if show and seconds >= QUICK_SECONDS:
-        logger.info("%s: done in %.0f s", name, seconds)
+        logger.info("%s: done in %s", name, duration(seconds))
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 90 s, 5.0 min, 3.2 h."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _stage_lines(closing: threading.Event, name: str, current: StageProgress) -> None:
     start, pause = time.monotonic(), QUICK_SECONDS
     while not closing.wait(pause):
         seconds, pause = time.monotonic() - start, LINE_SECONDS
-        logger.info("%s: %s%.0f s so far", name, current.text, seconds)
+        logger.info("%s: %s%s so far", name, current.text, duration(seconds))
 
 
 @contextlib.contextmanager
@@ -116,9 +124,10 @@ def _lines(closing: threading.Event, count: Callable[[], int], total: int, title
     while not ended:
         ended, pause = closing.wait(pause), LINE_SECONDS
         done, seconds = count(), time.monotonic() - start
-        left = f", {(total - done) * seconds / done:.0f} s left" if 0 < done < total else ""
-        left = left or f", {seconds:.0f} s so far" * (done < total)
-        logger.info("%s: %d/%d responses, %.1f responses/s%s", title, done, total, done / seconds, left)
+        left = f", {duration((total - done) * seconds / done)} left" if 0 < done < total else ""
+        left = left or f", {duration(seconds)} so far" * (done < total)
+        text = f"{done:,}/{total:,} responses, {done / seconds:.1f} responses/s{left}"
+        logger.info("%s: %s", title, text)
 
 
 @contextlib.contextmanager
