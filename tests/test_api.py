@@ -25,6 +25,7 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
+from erag_ray.api import calls
 from erag_ray.measures.lists import MEASURES
 from erag_ray.models import make_model
 from erag_ray.prompts.request import Request
@@ -243,6 +244,12 @@ def test_outputs_that_cannot_belong_to_the_prompts_end_the_job(function: Outputs
         list(model.run(asked))
 
 
+def test_a_function_as_judge_is_called_in_this_process(tmp_path: pathlib.Path) -> None:
+    judge = {"judge": er.Function(titles, "j", "1")}
+    config, _ = calls._job(ASKED, er.Causal(model="m"), LISTS, None, None, tmp_path, judge)
+    assert config.num_readers == 0
+
+
 def test_outputs_of_a_function_lose_their_thinking_and_are_not_cut_at_a_limit(tmp_path: pathlib.Path) -> None:
     """Most thinking is longer than ``max_new_tokens``, of which a function knows nothing."""
 
@@ -334,10 +341,8 @@ BAD_RUNS: list[tuple[Any, str]] = [
         ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key reader.modell. Did you mean reader.model"),
         ({"depht": 3}, "unknown key depht. Did you mean depth"),
         ({"depth": 0}, "depth must be at least 1"),
-        (
-            {"duplicates": True},
-            "unknown key duplicates: equal texts of a list are not counted any more; remove",
-        ),
+        ({"duplicates": True}, "unknown key duplicates: equal texts of a list are not counted any more"),
+        ({"dry_run": True}, r"dry_run: erag_ray\.job\('compare', dry_run=True, \.\.\.\) has one"),
         ({"judge": {"kinds": "echo"}}, "unknown key judge.kinds. Did you mean judge.kind"),
         ({"retrievers": {"good": {"kind": "bm25"}}}, "runs and retrievers: both name good"),
         ({"passages": None}, r"passages: none are given, and the lists have ids without texts \(run 'good'"),

@@ -179,6 +179,18 @@ def test_questions_of_one_gold_page_are_a_cluster(tmp_path: pathlib.Path) -> Non
     found = prepare(tiny.with_config(clusters="page").config)
     assert found.clusters["cluster"].to_list() == ["p1", "p1", "p2", "p2", None, None]
     assert any(note.endswith("; 2 have no value and count by themselves") for note in found.notes)
+    # questions and gold pages stay, but the passage is of another page
+    text = tiny.passages.read_text()
+    tiny.passages.write_text(text.replace('"d2right", "page_id": "p2"', '"d2right", "page_id": "p1"'))
+    assert text != tiny.passages.read_text()
+    assert prepare(tiny.with_config(clusters="page").config).clusters["cluster"].to_list()[3] == "p1"
+
+
+def test_changed_records_change_their_slices_and_clusters(tmp_path: pathlib.Path) -> None:
+    tiny = towns(tmp_path, {"good": 4}, 6).with_config(slices=["meta.street"])
+    for streets in ([1, 1, 2, 2, 3, 3], [1, 1, 1, 2, 2, 2]):
+        found = prepare(in_fours(tiny, streets).config)
+        assert list(map(int, found.clusters["cluster"])) == list(map(int, found.slices["value"])) == streets
 
 
 @pytest.mark.parametrize(

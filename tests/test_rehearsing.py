@@ -11,10 +11,13 @@ from tiny import Tiny, compare
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.cli import jobs
 from erag_ray.cli.job import job_folder
+from erag_ray.comparison import label_documents
 from erag_ray.inference import dry_run as rehearsing
 from erag_ray.inference.planning.plan import spread
+from erag_ray.inputs.stage import prepare
 from erag_ray.store.schemas import COSTS
 from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER
 
 
@@ -59,6 +62,13 @@ def test_a_dry_run_finds_what_is_wrong(tiny: Tiny, no_reader: None) -> None:
     tiny.run("good").write_text("not a run\n")
     with pytest.raises(ValueError, match=r"good\.trec"):
         job(tiny.with_config(dry_run=True))
+
+
+def test_no_other_job_asks_the_reader_in_a_dry_run(tiny: Tiny, no_reader: None) -> None:
+    prepare(tiny.config)
+    for run in (jobs.annotate, jobs.end_to_end, label_documents):
+        with pytest.raises(InputError, match="dry_run: this job has none, and would ask the reader"):
+            run(tiny.with_config(dry_run=True).config)
 
 
 @pytest.mark.parametrize("counts_tokens", [True, False])

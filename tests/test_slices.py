@@ -19,7 +19,6 @@ from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.slices import (
     SLICE_COMPARISONS,
     SLICE_MEANS,
-    all_slices,
     slice_comparisons,
     slice_means,
 )
@@ -80,19 +79,6 @@ def test_values_come_in_the_order_of_numbers_then_texts_then_none() -> None:
     whole = by_dataset([lists], scores, asked(6), settings_of())
     found = slice_means(whole, slices_of(hops=names), settings_of())
     assert ",".join(found["value"].unique(maintain_order=True)) == "-1.5,2,10,bridge,nan,(none)"
-
-
-def test_known_is_what_the_reader_answers_closed_book() -> None:
-    cells = pl.DataFrame({"query_id": ["q00", "q01", "q02"], "closed_book": [True, False, None]})
-    found = all_slices(slices_of(hops=["2", "2", "3"]), cells, ["known", "hops"])
-    assert found.rows() == [
-        ("q00", "known", "yes"),
-        ("q01", "known", "no"),
-        ("q02", "known", "(none)"),
-        ("q00", "hops", "2"),
-        ("q01", "hops", "2"),
-        ("q02", "hops", "3"),
-    ]
 
 
 # --- files ---
@@ -183,18 +169,6 @@ def test_other_slices_cost_no_reading_and_are_those_of_a_job_that_had_them_at_on
     other = tiny.with_config(slices=["meta.hops", "known"])
     evaluate(other.config, prepared(other.config))
     assert reads_here == [37]
-    assert dict(table(other, SLICES).select("query_id", "value").rows()) == {
-        "q1": "1", "q2": "1", "q3": "1", "q4": "2", "q5": "2", "q6": "(none)",
-    }  # fmt: skip
-    found = table(other, SLICE_MEANS, run_id="good", annotator="end_to_end", depth=3)
-    # q1 is wrong; the reader knows nothing
-    assert found.select("slice", "value", "mean").rows() == [
-        ("meta.hops", "1", pytest.approx(2 / 3)),
-        ("meta.hops", "2", 1.0),
-        ("meta.hops", "(none)", 1.0),
-        ("known", "no", pytest.approx(5 / 6)),
-    ]
-    assert set(table(other, SLICE_COMPARISONS)["p_value"]) == {None}
     at_once = other.with_config(out=f"{tiny.config.out}-other")
     make_tables(at_once)
     for schema in (SLICES, *BY_SLICE):

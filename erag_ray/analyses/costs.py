@@ -49,20 +49,20 @@ def work_table(stage: Mapping[str, Any]) -> Table:
 
 def cost_table(costs: pl.DataFrame) -> Table:
     """Return COSTS of the stages of a job: of the last run, and of all runs of those that had several."""
-    no_price = pl.when(pl.col("price").is_null()).then(pl.lit("no price is given"))
+    hits, price = pl.col("num_cached_prompt_tokens"), pl.col("price")
+    no_price = pl.when(price.is_null()).then(pl.lit("no price is given"))
     repeated = costs.filter(pl.len().over("stage", "model") > 1).with_columns(pl.col("stage") + ", all runs")
-    rows = pl.concat([costs.filter(IS_LAST), repeated])
+    rows = sum_costs(pl.concat([costs.filter(IS_LAST), repeated]), "stage", "model")
+    cached = pl.when(hits > 0).then(hits / pl.col("num_prompt_tokens"))
     return listing(
-        rows_of(sum_costs(rows, "stage", "model").with_columns(reason=no_price)),
+        rows_of(rows.with_columns(cached=cached, reason=no_price)),
         (
             name_field("stage", "stage"),
             name_field("model", "model"),
             field("requests", "num_requests", Format.COUNT),
             field("reader calls", "num_reader_calls", Format.COUNT),
             field("tokens in", "num_prompt_tokens", Format.COUNT),
-            field(
-                "cached", _cached, Format.SHARE_0, "Share of the prompt tokens that a server had in its cache"
-            ),
+            field("cached", "cached", Format.SHARE_0, "Share of the prompt tokens in the server's cache"),
             field("tokens out", "num_output_tokens", Format.COUNT),
             field("price", "price", Format.NUMBER_4),
             field("seconds", "seconds", Format.TENTHS),
@@ -77,12 +77,6 @@ def cost_table(costs: pl.DataFrame) -> Table:
         + " All runs: with those before, killed ones included." * bool(repeated.height),
         is_main=True,
     )
-
-
-def _cached(row: Mapping[str, Any]) -> float | None:
-    """Return the share of the prompt tokens that a server had in its cache."""
-    count = row["num_cached_prompt_tokens"]
-    return count / row["num_prompt_tokens"] if count else None
 
 
 def sum_costs(costs: pl.DataFrame, *by: str) -> pl.DataFrame:

@@ -36,7 +36,7 @@ from erag_ray.support.registry import find
 
 GIVEN = "given"
 """Folder inside ``out`` with the inputs as files. Its ``config.yaml`` is that of a job with the same inputs."""
-READERS = {"judge": judge_config, "auxiliary_reader": reader_config}
+READERS: Mapping[str, Any] = {"judge": judge_config, "auxiliary_reader": reader_config}
 """Keys of a job that take what `reader` takes."""
 
 
@@ -229,12 +229,17 @@ def _job(
         rows = [] if (paths := _paths(outputs)) else map(plain, rows_of(outputs, "outputs"))
         inputs["outputs"] = paths or [given.add_lines(rows, "outputs.jsonl")]
     reader_keys = ReaderConfig() if reader is None and outputs is not None else reader_config(reader)
-    if reader_keys.kind in IN_PROCESS:
-        inputs["num_readers"] = 0
     models = {
         name: READERS[name](keys[name], name) for name in keys if name in READERS and keys[name] is not None
     }
+    # a function is known in this process alone
+    if reader_keys.kind in IN_PROCESS or any(one.kind == "function" for one in models.values()):
+        inputs["num_readers"] = 0
     config = build(JobConfig, {**inputs, **keys, **models, "reader": reader_keys, "out": out})
+    if config.dry_run:
+        raise InputError(
+            ["dry_run: erag_ray.job('compare', dry_run=True, ...) has one; this returns results"]
+        )
     return config, given
 
 

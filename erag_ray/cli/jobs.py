@@ -26,7 +26,7 @@ class Job:
 
 
 def compare(config: JobConfig) -> None:
-    """The main job: from questions, passages and runs to the table of correlations.
+    """The main job: from questions, passages and runs to the verdict: which run serves the reader best.
 
         erag-ray compare --config jobs/demo/compare.yaml
         ray job submit --working-dir . -- python jobs/compare.py --config nq.yaml --out s3://b/nq --cache_dir s3://b/store

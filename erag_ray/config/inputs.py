@@ -44,7 +44,7 @@ class QuestionKeys(Keys):
     """Use a sample of this many questions, the same for every run and for every job with this seed (null: all)."""
 
     seed: AtLeast0 = 0
-    """Seed of the sample of questions, and in a comparison of the bootstrap."""
+    """Seed of all samples, resamples and random orders."""
 
     def _check(self) -> None:
         names = ", ".join(QUESTION_FIELDS)

@@ -155,14 +155,14 @@ class JobConfig(PassageKeys, QuestionKeys):
     measures: list[Text] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
     (null: all of these that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P,
-    Success and Harmful). Only where it is named: NoisyOr (1 minus the product of 1 - label)."""
+    Success and Harmful; erag_facts, udcg and distracting have others). Only if named: NoisyOr (1 - prod(1 - label))."""
 
     cutoffs: list[AtLeast1] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""
 
     threshold: Number | None = None
-    """A graded label of at least this counts as relevant in AP, RR and R, and for udcg and distracting; a label or an
-    end-to-end score of at least this suffices in the table cells (null: of at least 0.5 for these and there)."""
+    """A graded label of at least this counts as relevant in AP, RR and R (null: graded labels have none of these), and
+    for udcg and distracting; a label or score of at least this suffices for cells, credits and verdicts (null: 0.5)."""
 
     slices: list[Text] = field(default_factory=list)
     """Also by slices of the questions: paths in their records, whose dots go down as those of where (meta.hops), and
@@ -218,8 +218,8 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Cluster to run on (null: the one that submitted the job, else a local Ray only for this job)."""
 
     num_readers: AtLeast0 | None = None
-    """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0, and where Ray is not
-    installed: none, this process reads)."""
+    """Reader actors (null: one per GPU, two for a T5 of at most 400 MB if each has two CPUs; without GPUs one; 0, and
+    where Ray is not installed: none, this process reads)."""
 
     max_readers: AtLeast1 | None = None
     """Reader actors that there may be once nodes join (null: no more than at the start). A reader on a node that leaves
@@ -233,11 +233,11 @@ class JobConfig(PassageKeys, QuestionKeys):
     fails (null: no limit)."""
 
     cpus_per_reader: AtLeast1 | None = None
-    """CPU cores of each reader actor (null: an even share on GPUs, all cores without)."""
+    """CPU cores of each reader actor, at most an even share (null: that share on GPUs, all cores without)."""
 
     rows_per_block: AtLeast1 | None = None
     """Requests in one unit of work and of retry (null: by the amount of work and, where the store knows the reader's
-    speed, a minute's; 128 to 32,768)."""
+    speed, a minute's; at least 128)."""
 
     write_every_seconds: NotNegative = 20.0
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
@@ -256,8 +256,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     max_batch_seconds: Above0 | Literal["auto"] | None = "auto"
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
     longer by itself becomes an error. auto: 20 times the slowest batch of the process, at least ten minutes, and an
-    hour for the first; no limit for served models, whose requests have their own (null: no limit). But for null,
-    loading a model has an hour."""
+    hour for the first and for loading; none for served models, which have their own, or in this process (null)."""
 
     retry_failed: Flag = False
     """Read again what ended as an error in an earlier job and would stay one (kinds input and refused); what did not

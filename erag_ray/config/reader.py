@@ -56,7 +56,7 @@ class ReaderKeys(ModelKeys):
     else plain). Part of the reader's fingerprint."""
 
     family: Literal["question", "claim", "dialogue"] | None = None
-    """Which instruction and examples the plain and chat prompts have (null: by dataset)."""
+    """Instruction and examples of all prompts but t5's, and which end of a long question stays (null: by dataset)."""
 
     titles: Flag = True
     """Show the reader the titles of passages. false: passages are in its prompt as if they had none; responses with

@@ -36,7 +36,7 @@ from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
 from erag_ray.store.tables import TableStore
 from erag_ray.support.disks import enough_space
-from erag_ray.support.errors import JobError
+from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import warn
 from erag_ray.support.progress import stage_progress
 from erag_ray.support.registry import install_advice
@@ -113,9 +113,12 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
         earlier: COSTS since the job was started, which count under ``max_cost``.
 
     Raises:
+        InputError: the job has no dry run.
         JobError: responses are missing, more of them are errors than ``max_error_fraction`` allows, or ``max_cost`` is
             spent.
     """
+    if config.dry_run:
+        raise InputError(["dry_run: this job has none, and would ask the reader; erag-ray compare has"])
     costs = as_frame(COSTS.empty()) if earlier is None else earlier
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")

@@ -314,16 +314,18 @@ def _clusters(config: JobConfig, inputs: Inputs, slices: pl.DataFrame) -> pl.Dat
 def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
     """Add what is not sealed with the inputs: slices, clusters, facts if an annotator uses them, and notes on this job.
 
-    They are sealed separately, so that new ones leave the other inputs unchanged; question files are read again then.
+    They are sealed separately, so that new ones leave the other inputs unchanged; question files are read again then,
+    and where they have changed.
 
     Raises:
         InputError: no question has a slice's path, or facts; or these cannot be labelled in this job.
     """
     store, queries = TableStore(config.out), inputs.queries
+    stamps = {path: store.manifest(QUERIES)["inputs"][path] for path in config.queries}
 
-    def sealed(schema: TableSchema, settings: Mapping[str, object], files: Sequence[str]) -> pl.DataFrame:
+    def sealed(schema: TableSchema, settings: Mapping[str, object], *, of_records: bool) -> pl.DataFrame:
         def make(append: Append) -> Mapping[str, object]:
-            is_needed = not is_loaded and (schema is not SLICES or _paths(config))
+            is_needed = of_records and not is_loaded and (schema is not SLICES or _paths(config))
             tables = _queries(config, diagnostics) if is_needed else inputs
             frames = {
                 FACTS: tables.facts,
@@ -336,23 +338,23 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
             append(schema, frames[schema].join(queries, on="query_id", how="semi"))
             return {}
 
-        sources, stamps = digests(store, [QUERIES]), {path: file_stamp(path) for path in files}
-        tables, name = [schema], schema.name
-        ensure(
-            Stage(name=name, tables=tables, settings=settings, sources=sources, inputs=stamps, make=make),
-            store,
+        sources = digests(store, [QUERIES] if of_records else [QUERIES, PROVENANCE, CORPUS])
+        files, tables = stamps if of_records else {}, [schema]
+        stage = Stage(
+            name=schema.name, tables=tables, settings=settings, sources=sources, inputs=files, make=make
         )
+        ensure(stage, store)
         return store.read(schema)
 
-    slices, facts = sealed(SLICES, {"slices": _paths(config)}, ()), pl.DataFrame(FACTS.empty())
+    slices, facts = sealed(SLICES, {"slices": _paths(config)}, of_records=True), pl.DataFrame(FACTS.empty())
     clusters, notes = pl.DataFrame(CLUSTERS.empty()), [*inputs.notes]
     if config.clusters is None:
         store.folder.delete_folder(CLUSTERS.name)
     else:
-        clusters = sealed(CLUSTERS, {"clusters": config.clusters}, ())
+        clusters = sealed(CLUSTERS, {"clusters": config.clusters}, of_records=config.clusters != PAGE)
         notes += cluster_notes(config.clusters, queries, clusters, diagnostics)
     if uses(config.annotators, "facts"):
-        facts = sealed(FACTS, {}, config.queries)
+        facts = sealed(FACTS, {}, of_records=True)
         check_facts(config, queries, facts, diagnostics)
         notes += fact_notes(queries, facts)
     diagnostics.raise_errors()

@@ -154,8 +154,8 @@ def label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
 
 def _by_reader(evidence: Evidence, kinds: Collection[Kind]) -> Iterator[Evidence]:
     """Yield the evidence of each reader: its pairs, and its responses of these kinds."""
-    readers = pl.concat([evidence.of(kind).select("reader", "query_id").unique() for kind in kinds]).unique()
-    for (reader,), queries in readers.group_by("reader", maintain_order=True):
+    readers = pl.concat([evidence.of(kind).select("reader", "query_id").unique() for kind in kinds])
+    for (reader,), queries in readers.unique().sort("reader").group_by("reader", maintain_order=True):
         pairs = evidence.pairs.join(queries, on="query_id", how="semi")
         values = {
             kind: frame.filter(reader=reader) for kind, frame in evidence.values.items() if kind in kinds

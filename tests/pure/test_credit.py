@@ -74,18 +74,6 @@ def shapley_by_subsets(docs: Sequence[str], function: SetFunction) -> dict[str, 
     return totals
 
 
-@settings(max_examples=40)
-@given(set_functions())
-def test_shapley_of_short_lists_is_the_weighted_mean_over_all_subsets(
-    case: tuple[list[str], SetFunction],
-) -> None:
-    docs, function = case
-    found = credits_by_document(docs, function, "shapley")
-    expected = shapley_by_subsets(docs, function)
-    assert {doc: value for doc, (value, _) in found.items()} == pytest.approx(expected, abs=1e-9)
-    assert {error for _, error in found.values()} == {0.0}
-
-
 def test_a_sampled_credit_never_says_that_it_is_exact() -> None:
     docs = [f"d{number}" for number in range(9)]
     # only the pair d0, d1 counts: of the other documents all samples agree, which does not make them exact

@@ -16,7 +16,6 @@ from erag_ray.support.errors import InputError
 PROMPT_KEYS = ("prompt", "titles", "num_examples", "family", "ask_to_abstain")
 """Keys of a reader that say what it is asked, not who it is."""
 DEFAULT = "(default)"
-SOFTWARE = ("erag-ray", "torch", "transformers")
 MAX_TEXT = 80
 
 
@@ -30,8 +29,6 @@ class Difference:
 
 SEEN_BY_READER = ("run", "corpus", "reader", "prompt")
 """Kinds that may change the reader's outputs."""
-MUST_BE_NAMED = ("retriever", *SEEN_BY_READER)
-"""Kinds that ``allow_changes`` must name."""
 
 
 def check_same(baseline: Side, candidate: Side) -> None:
@@ -102,7 +99,7 @@ def refuse(differences: Sequence[Difference], allowed: Sequence[str]) -> None:
         InputError: one line for each kind that ``allowed`` does not name.
     """
     problems = []
-    for kind in MUST_BE_NAMED:
+    for kind in ("retriever", *SEEN_BY_READER):
         texts = [one.text for one in differences if one.kind == kind]
         if texts and kind not in allowed:
             what = f"the {kind} differs and allow_changes does not name it ({'; '.join(texts)})"
@@ -125,13 +122,25 @@ def _lists(baseline: Side, candidate: Side, depth: int) -> Iterator[Difference]:
     elif baseline.run != candidate.run:
         yield Difference("retriever", f"{names}, with the same lists")
     one, another = (side.settings["runs"].get(side.run) for side in (baseline, candidate))
-    if one != another:
+    if _source(one) != _source(another):
         yield Difference("retriever", f"lists from {one} -> {another}")
 
 
+def _source(path: str | None) -> str:
+    """Return a file's path; of one that its job has made, that below the job's folder."""
+    return str(path).rpartition("/retrieval/")[2]
+
+
+def _passages(side: Side) -> list[str]:
+    """Return the files of the passages that the lists of a side are from."""
+    corpus = side.settings.get("run_corpora", {}).get(side.run)
+    searched = side.settings["corpora"][corpus] if corpus else side.settings
+    return [*searched["passages"]]
+
+
 def _corpora(baseline: Side, candidate: Side) -> Iterator[Difference]:
-    one, another = (side.settings["passages"] for side in (baseline, candidate))
-    if one != another:
+    one, another = _passages(baseline), _passages(candidate)
+    if [*map(_source, one)] != [*map(_source, another)]:
         yield Difference("corpus", f"passages from {', '.join(one)} -> {', '.join(another)}")
     if baseline.store.digest(CORPUS) == candidate.store.digest(CORPUS):
         return
@@ -172,7 +181,8 @@ def _listed_only(baseline: Side, candidate: Side) -> Iterator[Difference]:
     if baseline.depths != candidate.depths:
         one, other = (", ".join(map(str, side.depths)) for side in (baseline, candidate))
         yield Difference("depths", f"scored end to end with {one} -> {other} documents")
-    versions = [{name: side.packages.get(name) for name in SOFTWARE} for side in (baseline, candidate)]
+    names = ("erag-ray", "torch", "transformers")
+    versions = [{name: side.packages.get(name) for name in names} for side in (baseline, candidate)]
     for text in _settings(*versions).values():
         yield Difference("software", text)
 

@@ -82,8 +82,10 @@ def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerd
     pairs = comparison.pairs.filter(dataset=name)
     means = [number(_mean(pairs, side), drop_zero=True) for side in ("baseline", "candidate")]
     scope = " on the answered questions" if name in comparison.num_predicted else ""
+    interval = "" if one.low is None else f" [{change(one.low)}, {change(one.high)}]"
     answer = (
-        f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference {_change(one)}, "
+        f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference "
+        f"{change(one.difference)}{interval}, "
         f"margin {number(comparison.rule.margin, drop_zero=True)}"
     )
     findings = [Finding(topic="certainty", text=_needed(one))] if one.verdict == "not settled" else []
@@ -92,11 +94,6 @@ def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerd
 
 def _mean(pairs: pl.DataFrame, side: str) -> float:
     return float(pairs[side].to_numpy().mean())
-
-
-def _change(one: Decision) -> str:
-    interval = "" if one.low is None else f" [{change(one.low)}, {change(one.high)}]"
-    return f"{change(one.difference)}{interval}"
 
 
 def _needed(one: Decision) -> str:

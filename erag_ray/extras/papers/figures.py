@@ -33,10 +33,8 @@ def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, stati
     return in_reading_order(chosen.sort("depth")).select(CURVE_COLUMNS)
 
 
-def agreement_by_reader(
-    jobs: Mapping[str, pl.DataFrame], depth: int, statistic: str, annotator: str = "erag"
-) -> pl.DataFrame:
-    """Return an annotator's agreement at one depth for several readers, by the measure that agrees best over all.
+def agreement_by_reader(jobs: Mapping[str, pl.DataFrame], depth: int, statistic: str) -> pl.DataFrame:
+    """Return eRAG's agreement at one depth for several readers, by the measure that agrees best over all.
 
     The paper's Figures 2 and 3 (Salemi & Zamani, SIGIR 2024), for every run.
 
@@ -44,13 +42,12 @@ def agreement_by_reader(
         jobs: name of a reader -> CORRELATIONS of a job with it.
         depth: number of documents.
         statistic: a key of `agreement.STATISTICS`.
-        annotator: the annotator.
 
     Returns:
         Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has. A measure
         that lacks a value for a reader is chosen only if every measure does.
     """
-    selection = {"annotator": annotator, "depth": depth, "statistic": statistic}
+    selection = {"annotator": "erag", "depth": depth, "statistic": statistic}
     parts = [
         whole_lists(table).filter(**selection).with_columns(reader=pl.lit(name))
         for name, table in jobs.items()

@@ -38,7 +38,6 @@ READER_AGREEMENTS = table_schema(
 """Kendall's tau-b: of the mean scores of the runs with two readers (about ``order``), and of P by the labels of
 ``reader_a`` and the end-to-end score of ``reader_b``, question by question and mean over runs (``labels``)."""
 ORDER, OF_LABELS = "order", "labels"
-STATISTIC = "kendall_tau_b"
 Row = Mapping[str, object]
 
 
@@ -136,7 +135,7 @@ def label_agreements(sides: Sides, settings: Settings) -> Iterator[Row]:
         for x, y in zip(labels.T, scores.T, strict=True):
             is_judged = np.isfinite(x + y)
             weights = sides.columns.draws.among(is_judged).weights
-            agreements.append(resampled_agreement(x[is_judged], y[is_judged], STATISTIC, weights))
+            agreements.append(resampled_agreement(x[is_judged], y[is_judged], "kendall_tau_b", weights))
             num_queries = max(num_queries, int(is_judged.sum()))
         known = [one for one in agreements if one is not None]
         if known:

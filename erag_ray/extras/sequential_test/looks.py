@@ -78,9 +78,10 @@ def look(
     else:
         so_far = clusters[: differences.shape[-1]]
         units, num_different, deviations = _of_clusters(differences, is_different, so_far, ends, means)
-    spreads = np.sqrt(np.maximum(deviations, 0) / (units - 1))
+    degrees = np.maximum(units - 1, 1)
+    spreads = np.sqrt(np.maximum(deviations, 0) / degrees)
     # Student's quantile of the same tail: the spread is estimated too
-    factors = stats.t.isf(stats.norm.sf(np.asarray(critical, np.float64)), units - 1)
+    factors = stats.t.isf(stats.norm.sf(np.asarray(critical, np.float64)), degrees)
     with np.errstate(invalid="ignore"):
         halves = np.where(
             num_different >= MIN_DIFFERENT, factors * spreads / np.sqrt(units) * (units / ends), np.inf

@@ -53,7 +53,8 @@ def summary_lines(
         yield f"{sample.dataset}: {winner} is the best of {len(sample.runs)} runs by {measure}"
     elif is_settled:
         names = " and ".join(runs)
-        yield f"{sample.dataset}: {names} are equal to within {config.equivalence_margin:g} in {measure}, and best"
+        within = f"their difference is known to within {config.equivalence_margin:g}"
+        yield f"{sample.dataset}: {names} are best by {measure}: {within}"
     else:
         yield f"{sample.dataset}: not settled which of {', '.join(runs)} is best by {measure}"
     saved = f"this saved {row['num_saved']:,} readings"

@@ -126,7 +126,7 @@ class PairState:
         pair: numbers of the runs.
         divisor: the largest k for which a look was significant at alpha / k.
         sign: of the difference at that look.
-        is_equal: whether the difference was known to within the margin at a look.
+        is_known: whether the difference was known to within the margin at a look.
         better: the better run, once Holm's procedure has rejected equality.
         row: of INTERIM_ANALYSES, the last look; settled and better follow once all pairs were looked at.
     """
@@ -135,14 +135,14 @@ class PairState:
     pair: Pair
     divisor: int = 0
     sign: float = 0.0
-    is_equal: bool = False
+    is_known: bool = False
     better: str | None = None
     row: Row = field(default_factory=dict)
 
     @property
     def is_settled(self) -> bool:
         """Whether one run is better, or the difference is known to within the margin."""
-        return self.is_equal or self.better is not None
+        return self.is_known or self.better is not None
 
     @property
     def names(self) -> tuple[str, str]:
@@ -160,7 +160,7 @@ class PairState:
         critical = critical_values(config.boundary, counts, alpha / num_pairs)
         differs, clusters = one.from_labels != 0, self.sample.clusters
         seen = look(one.values, counts[:number], critical[:number], differs, clusters)
-        self.is_equal |= bool(seen.is_settled(config.equivalence_margin)[-1])
+        self.is_known |= bool(seen.is_settled(config.equivalence_margin)[-1])
         levels = (number, config.boundary, alpha, num_pairs)
         divisor = largest_divisor(one.values, counts, *levels, differs, clusters)
         if divisor > self.divisor:
@@ -212,7 +212,7 @@ class DatasetState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is a best run, or the best ones are equal to within the margin.
+        """Whether there is a best run, or the differences of the best ones are known to within the margin.
 
         Not where each run is beaten by another, as looks at different questions may say in error.
         """

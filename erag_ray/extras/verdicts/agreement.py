@@ -192,7 +192,8 @@ def _of_documents(evaluation: Evaluation) -> Iterator[Row]:
     for (dataset, reader, annotator), items in labels.group_by(*by, maintain_order=True):
         names = {"dataset": dataset, "reader": reader, "about": DOCUMENTS, "rater": annotator}
         yield from _with_people(evaluation, names, items.with_columns(rating="label"))
-    for (dataset,), items in labels.unique(["query_id", "doc_id"], maintain_order=True).group_by("dataset"):
+    once = labels.unique(["query_id", "doc_id"], maintain_order=True)
+    for (dataset,), items in once.group_by("dataset", maintain_order=True):
         yield from _among_people(evaluation, {"dataset": dataset, "reader": "", "about": DOCUMENTS}, items)
 
 

@@ -37,7 +37,6 @@ from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.schemas import LABELS, LIST_OUTPUTS, QUERIES, UTILITY
 from erag_ray.support.progress import StageProgress
 
-WITH_PEOPLE = "Agreement with people"
 KEYS = ("verdict", "accepted")
 STATISTICS = {"kappa": "Cohen's kappa", "alpha": "Krippendorff's alpha"}
 
@@ -209,7 +208,7 @@ EXTENSION = Extension(
             shows=(PEOPLE_MEANS,),
             is_optional=True,
             show=show,
-            group=WITH_PEOPLE,
+            group="Agreement with people",
         ),
         Analysis(
             schema=PEOPLE_MEANS,

@@ -97,8 +97,9 @@ def state(template: str, subject: str, object_: str) -> str:
 def _others(config: WorldConfig, random: Random, district: District, entity: Entity) -> list[Fact]:
     """Choose facts of other entities for a page: those with it as their object, of people with its surname, or any."""
     pointing = [fact for fact in district.facts if fact.object is entity]
-    near = [fact for fact in district.facts if fact.subject is not entity and _is_near(fact.subject, entity)]
     anybody = [fact for fact in district.facts if fact.subject is not entity]
+    people = [fact for fact in anybody if fact.subject.kind == entity.kind == "person"]
+    near = [fact for fact in people if fact.subject.name.split(" ")[1] == entity.name.split(" ")[1]]
     chosen: list[Fact] = []
     for _ in range(_poisson(random, config.side_facts)):
         pool = random.choices((pointing or anybody, near or anybody, anybody), (5, 3, 2))[0]
@@ -106,10 +107,6 @@ def _others(config: WorldConfig, random: Random, district: District, entity: Ent
         if fact not in chosen:
             chosen.append(fact)
     return chosen
-
-
-def _is_near(other: Entity, entity: Entity) -> bool:
-    return other.kind == entity.kind == "person" and other.name.split(" ")[1] == entity.name.split(" ")[1]
 
 
 def _poisson(random: Random, mean: float) -> int:

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from erag_ray.annotators import request_specs
 from erag_ray.config.job import JobConfig
-from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.runs.entries import pairs
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.inference.output_tables import NO_ANSWERS, SINGLE_DOCUMENT
@@ -197,7 +196,7 @@ def plan_stage(
     annotators = (spec.kind for spec in request_specs(config.annotators))
     kinds = [*answers_of_lists(config), EARLY_STOPPED, VERDICT, *annotators]
     plan = plan_lists(config, inputs, stage, lists, kinds)
-    families = {name: dataset.family for name, dataset in inputs.datasets.items()}
+    families = {name: config.reader.family or dataset.family for name, dataset in inputs.datasets.items()}
     verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
     answered = Answered(
         queries=inputs.queries,
@@ -372,7 +371,11 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
     for model_plan in plan.plans:
         yield from model_plan.model.notes()
         yield from model_plan.repaired
-        if any(form.repeat for form in model_plan.forms) and _is_greedy(model_plan.model.config):
+        reader = model_plan.model.config
+        is_greedy = reader.kind != "function" and not (
+            reader.temperature or reader.extra_body.get("temperature")
+        )
+        if is_greedy and any(form.repeat for form in model_plan.forms):
             yield f"{model_plan.id}: repeated answers of a greedy reader (temperature 0) differ by rounding alone"
         for row in model_plan.counts.iter_rows(named=True):
             yield (
@@ -383,12 +386,8 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
             with stage_progress("counting prompt tokens", show=show):
                 estimate = _estimate(model_plan)
             yield f"{model_plan.id}: {estimate}"
-            if model_plan.model.config.price_per_million:
+            if reader.price_per_million:
                 yield f"{model_plan.id}: {_price(model_plan)}"
-
-
-def _is_greedy(config: ReaderConfig) -> bool:
-    return config.kind != "function" and not (config.temperature or config.extra_body.get("temperature"))
 
 
 def _estimate(plan: ModelPlan) -> str:

@@ -249,14 +249,11 @@ class CausalModel(LocalModel):
         """Return the output that token ids decode to, up to the first end token."""
         ends = self.ends(form)
         length = next((i + 1 for i, id_ in enumerate(ids) if id_ in ends), len(ids))
-        text, notes = answer_in(
-            self._opened(form.prompt) + self._decoded(ids[:length]), one_line=form.stop_at_newline
-        )
+        # the template may write the start of thinking, which the output continues
+        after = self._chat_frame(form.prompt, has_passages=True)[1].text if form.prompt.is_chat else ""
+        written = opens_thinking(after) + self._decoded(ids[:length])
+        text, notes = answer_in(written, one_line=form.stop_at_newline)
         return Output(text, length, notes)
-
-    def _opened(self, prompt: Prompt) -> str:
-        """Return the start of thinking that the chat template writes, which the output continues."""
-        return opens_thinking(self._chat_frame(prompt, has_passages=True)[1].text) if prompt.is_chat else ""
 
     def _decoded(self, ids: list[int]) -> str:
         """Return the text of tokens without control tokens; with those around thinking, which `answer_in` cuts."""
