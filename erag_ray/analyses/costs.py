@@ -19,7 +19,7 @@ from erag_ray.store.schemas import COSTS, GIVEN, LIST_TOKENS, QUERIES, RETRIEVAL
 from erag_ray.support.progress import duration
 
 IS_LAST = pl.col("num_requests") > 0
-"""Whether a row of COSTS is of the last run of its stage."""
+"""Whether a row of COSTS is of its stage's last run; those before have none (`inference.work.record_run`)."""
 
 
 def show_all(results: Results) -> Iterator[Part]:

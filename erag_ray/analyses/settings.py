@@ -22,8 +22,8 @@ IDEALS = (OWN_LIST, POOL)
 Floats = npt.NDArray[np.float64]
 Name = tuple[str, int, str, int, str]
 """run_id, depth, measure, cutoff and ideal."""
-Column = tuple[Name, Floats]
-"""Its name; the values [num_queries], NaN where not judged."""
+ListValues = tuple[Name, Floats]
+"""The name of a measure; its values [num_queries], NaN where not judged."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,8 +40,8 @@ READERS: Mapping[str, Any] = {"judge": judge_config, "auxiliary_reader": reader_
 """Keys of a job that take what `reader` takes."""
 
 
-class Given:
-    """The files of one comparison: in memory until `write`, so that nothing is written before ``out`` is locked."""
+class InputFiles:
+    """The files of a call's inputs: in memory until `write`, so that nothing is written before ``out`` is locked."""
 
     def __init__(self, out: str) -> None:
         self.out = out
@@ -208,14 +208,14 @@ def _job(
     out: str | os.PathLike[str],
     keys: Mapping[str, Any],
     outputs: object = None,
-) -> tuple[JobConfig, Given]:
+) -> tuple[JobConfig, InputFiles]:
     """Return the config of the job, and the files that it reads."""
     if "queries" in keys:
         raise InputError(["queries: give questions instead, which may be paths of files"])
     if not isinstance(out, str | os.PathLike):
         raise InputError([f"out: expected a path, got {out!r}"])
     out = os.fspath(out)
-    given, queries, are_numbered = Given(out), _paths(questions), False
+    given, queries, are_numbered = InputFiles(out), _paths(questions), False
     if not queries:
         records, are_numbered = question_records(questions)
         queries = [given.add_lines(records, "questions.jsonl")]
@@ -251,7 +251,7 @@ def _paths(value: object) -> list[str]:
     return [os.fspath(path) for path in values]
 
 
-def _run_keys(given: Given, runs: object, retrievers: object, *, are_numbered: bool) -> dict[str, Any]:
+def _run_keys(given: InputFiles, runs: object, retrievers: object, *, are_numbered: bool) -> dict[str, Any]:
     """Return the keys ``runs`` and ``retrievers`` of the job: objects that retrieve are retrievers too."""
     paths: dict[str, str] = {}
     settings: dict[str, RetrieverConfig] = {}

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.analyses.lists.matrices import Flags
-from erag_ray.analyses.settings import ANY, OWN_LIST, Column, Floats, Name, Settings
+from erag_ray.analyses.settings import ANY, OWN_LIST, Floats, ListValues, Name, Settings
 from erag_ray.annotators import PAIR
 from erag_ray.measures.lists import FACT_MEASURES, FactLists, Integers
 
@@ -18,7 +18,7 @@ QUERIES_AT_A_TIME = 2000
 
 def fact_columns(
     labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> list[Column]:
+) -> list[ListValues]:
     """Return every measure of `FACT_MEASURES` of all lists.
 
     Queries with equal numbers of facts are computed at once. A query without a list has the value 0. A
@@ -86,7 +86,7 @@ def _documents(labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame, 
     )
 
 
-def _columns(documents: _Documents, settings: Settings) -> Iterator[Column]:
+def _columns(documents: _Documents, settings: Settings) -> Iterator[ListValues]:
     for depth in settings.depths:
         pool = documents.pool(depth)
         for run_id in documents.run_ids:

@@ -14,7 +14,7 @@ from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.lists.facts import fact_columns
 from erag_ray.analyses.lists.matrices import Flags, Judged, judged
-from erag_ray.analyses.settings import ANY, OWN_LIST, POOL, Column, Floats, Settings
+from erag_ray.analyses.settings import ANY, OWN_LIST, POOL, Floats, ListValues, Settings
 from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures, uses
 from erag_ray.config.job import JobConfig
 from erag_ray.inputs.dependencies import sample_settings
@@ -67,7 +67,7 @@ def per_query_parts(
     """
     for group in label_groups(labels, runs, eligible, queries, settings):
         at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
-        of_facts: list[Column] = []
+        of_facts: list[ListValues] = []
         if annotator_named(group.names["annotator"]).uses_facts and fact_labels is not None:
             of_group = fact_labels.filter(reader=group.names["reader"], score=group.names["score"])
             of_facts = fact_columns(of_group, runs, group.queries, settings)
@@ -123,7 +123,7 @@ def label_groups(
         )
 
 
-def _columns(group: LabelGroup, settings: Settings) -> Iterator[Column]:
+def _columns(group: LabelGroup, settings: Settings) -> Iterator[ListValues]:
     run_ids = sorted(group.judged.documents)
     for depth in settings.depths:
         pool = group.judged.pool(run_ids, depth) if POOL in settings.ideals else None
@@ -134,9 +134,9 @@ def _columns(group: LabelGroup, settings: Settings) -> Iterator[Column]:
 
 def _of_run(
     group: LabelGroup, depth: int, pool: tuple[Floats, Flags] | None, settings: Settings, run_id: str
-) -> list[Column]:
+) -> list[ListValues]:
     labels, lengths, judged_to = group.judged.matrix(run_id, depth)
-    columns: list[Column] = []
+    columns: list[ListValues] = []
     for ideal in settings.ideals:
         if ideal == OWN_LIST:
             base, whole = list_ideal(labels, lengths), judged_to >= depth
@@ -157,7 +157,7 @@ def uses_ideal(name: str) -> bool:
     return measure.uses_ideal
 
 
-def _as_table(group: LabelGroup, columns: Sequence[Column]) -> pl.DataFrame:
+def _as_table(group: LabelGroup, columns: Sequence[ListValues]) -> pl.DataFrame:
     """PER_QUERY of columns, one below the other."""
     ids, height = group.queries["query_id"], group.queries.height
     schema = as_frame(PER_QUERY.empty()).select("run_id", "depth", "measure", "cutoff", "ideal").schema

@@ -25,7 +25,7 @@ _OTHER_THINGS = re.compile(
 
 @dataclass(frozen=True)
 class IdKeys:
-    """The keys under which an id is read: ``first`` wins; ``others`` without case and separators (docId: docid)."""
+    """The keys of an id: ``first`` wins unless it is blank; ``others`` without case and separators (docId: docid)."""
 
     first: str
     others: frozenset[str]

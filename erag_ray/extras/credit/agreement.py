@@ -36,7 +36,7 @@ CREDIT_SHARES = table_schema(
 """Shares of documents by eRAG's label and by credit, see `EFFECTS`."""
 EFFECTS: Mapping[str, str] = {
     "credited": "useful alone and credited: the label is right",
-    "redundant": "useful alone and no credit: the list scores the same without it",
+    "redundant": "useful alone and no credit: others of the list do the same",
     "only_in_company": "not useful alone and credited: the label misses it",
     "hurts_in_company": "harmless or useful alone and a negative credit: the label misses the harm",
     "harmful": "a negative credit, and alone below the reader without documents: harmful in any case",
