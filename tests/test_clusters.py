@@ -10,15 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 import pytest
-from evaluated import comparisons, correlations, framed, means, queries
-from evaluated import settings as settings_of
 from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table
 from towns import towns
 
-from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.means import MEANS
@@ -40,25 +36,9 @@ from erag_ray.measures.agreement import (
     resample_weights,
     share_of,
 )
-from erag_ray.store.schemas import CLUSTERS, UTILITY
+from erag_ray.store.schemas import CLUSTERS
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
-
-
-def test_clusters_of_one_question_each_change_nothing() -> None:
-    measured, used, named = [], [], []
-    for place, (a, b) in enumerate(np.random.default_rng(5).integers(0, 2, (40, 2)).tolist()):
-        name = f"q{place:02}"
-        named.append((name, "d", "s"))
-        for run, score in (("A", a), ("B", b)):
-            used.append(("r", "s", run, name, 2, float(score)))
-            measured.append(("r", "s", "erag", name, run, 2, "P", 2, "any", (score + a) / 2))
-    tables = framed(measured, PER_QUERY), framed(used, UTILITY), queries(*named)
-    alone = settings_of(clusters=tables[2].select("query_id", cluster="query_id"))
-    unnamed = settings_of(clusters=tables[2].select("query_id", cluster=pl.lit(None, pl.String)))
-    for make in (means, comparisons, correlations):
-        for clustered in (alone, unnamed):
-            assert_frame_equal(make(*tables, clustered), make(*tables, settings_of()))
 
 
 def clustered(generator: np.random.Generator, sizes: np.ndarray, share: float) -> np.ndarray:

@@ -122,6 +122,21 @@ def test_facts_that_cannot_be_labelled_are_refused(
         prepare(with_facts(tiny, facts, **config).config)
 
 
+def test_facts_of_another_field_are_read_from_it(tiny: Tiny) -> None:
+    record = {
+        "id": "q1",
+        "question": "who",
+        "answers": ["Ann"],
+        "first": ["Ann", "Bob"],
+        "second": ["Cy", "Di"],
+    }
+    tiny.queries.write_text(json.dumps(record))
+    for field in ("first", "second"):
+        keys = {"question_fields": {"answers_all": field}, "annotators": ["erag", "erag_facts"]}
+        facts = prepare(tiny.with_config(**keys).config).facts
+        assert facts["answers"].to_list() == [[name] for name in record[field]]
+
+
 def test_notes_say_how_many_questions_have_no_facts_or_one(tiny: Tiny) -> None:
     notes = prepare(with_facts(tiny, {**FACTS, "q3": ["1874"]}).config).notes
     assert any("no Coverage and alpha-nDCG: 3 of 6" in note for note in notes)

@@ -18,8 +18,10 @@ import polars as pl
 import pytest
 from given_results import figures_of_dataset, results
 
+from erag_ray.analyses import question_by_question
 from erag_ray.analyses.agreement import (
     agreement_by_annotator,
+    best_measures,
     cost_against_agreement,
     requests_by_annotator,
 )
@@ -194,7 +196,7 @@ def utility_of(values: dict[str, Sequence[float | None]], ids: Sequence[str] | N
     return frame(UTILITY, rows, reader="R", score="em", depth=2)
 
 
-def test_the_gain_of_the_best_run_leaves_out_what_is_not_judged() -> None:
+def test_the_gain_of_the_best_run_leaves_out_what_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     table = utility_of({"A": [1, 0, 1, None], "B": [0, 0.5, 1, 1], "C": [0, 0, 0, 0]})
     figure = figure_of(gain_by_question, scope("A", "B", "C"), utility=table, queries=QUESTIONS)
     assert [(row["place"], row["query"], row["difference"], row["better"]) for row in data_of(figure)] == [
@@ -203,8 +205,18 @@ def test_the_gain_of_the_best_run_leaves_out_what_is_not_judged() -> None:
         (3, "q1", -0.5, "B better"),
     ]
     assert figure_of(gain_by_question, scope("A"), utility=table, queries=QUESTIONS) is None
+    monkeypatch.setattr(question_by_question, "score_sign", lambda name: -1)
+    less = figure_of(gain_by_question, scope("A", "B"), utility=table, queries=QUESTIONS)
+    assert less is not None
+    assert "A serves the reader better on 1 questions, B on 1" in less.caption
     others = QUESTIONS.filter(dataset="e")
     assert figure_of(gain_by_question, scope("A", "B"), utility=table, queries=others) is None
+
+
+def test_a_measure_of_harm_agrees_best_where_it_agrees_least() -> None:
+    of_measures = {("gain", "P", "A"): 0.2, ("gain", "Harmful", "A"): -0.5, ("erag", "P", "A"): 0.1}
+    best = best_measures(correlations_of(of_measures), ["A"])
+    assert dict(best.select("annotator", "measure").rows()) == {"gain": "Harmful", "erag": "P"}
 
 
 def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:

@@ -46,6 +46,7 @@ CHANGES: dict[str, Change] = {
     "another key": lambda tiny: tiny.with_config(num_resamples=201),
     "another annotator": lambda tiny: tiny.with_config(annotators=["erag"]),
     "another judge": lambda tiny: tiny.with_config(judge=JudgeConfig(kind="echo", depth=2)),
+    "format outside": lambda tiny: tiny.with_config(query_format="my_formats:PLAIN"),
     "code outside": lambda tiny: tiny.with_config(annotators=["erag", "my_annotators:SHORT"]),
     "a hub's model": lambda tiny: tiny.with_config(judge=JudgeConfig(kind="causal", model="org/name")),
     "runs to make": lambda tiny: tiny.with_config(retrievers={"bm25": {"kind": "bm25"}}),

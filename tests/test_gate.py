@@ -369,6 +369,12 @@ def test_passages_of_another_file_and_other_versions_are_listed(out: str, other:
         assert [one.kind for one in gating.differences(*sides, 3)] == kinds
 
 
+def test_a_score_of_which_less_is_better_is_refused(out: str, other: TableStore) -> None:
+    reseal(other, QUERIES, lambda table: table.with_columns(score=pl.lit("abstained")))
+    text = refusal(baseline=other.folder.root, candidate=other.folder.root, **PASSES)
+    assert "tiny: more of abstained is not better, and a gate takes a loss for worse" in text
+
+
 def test_another_run_is_refused_where_only_the_reader_may_differ(out: str) -> None:
     text = refusal(baseline=out, allow_changes=["reader"], **PASSES)
     assert "run: the run differs and allow_changes does not name it (half -> good, 20 of 40 lists" in text

@@ -62,6 +62,16 @@ def table(tiny: Tiny, schema: TableSchema) -> pl.DataFrame:
     return rows.select(names).sort([name for name in schema.key if name in names])
 
 
+def test_outputs_without_a_depth_are_of_the_deepest_lists_that_there_are_now(compared: Tiny) -> None:
+    records = [one for one in outputs_of(compared) if (one.get("run_id"), one.get("depth")) == ("good", 3)]
+    for record in records:
+        del record["depth"]
+    given = with_outputs(compared, records)
+    for depths in ([1, 3], [1, 2]):
+        found = prepare(given.with_config(end_to_end_depths=depths).config).given
+        assert set(found["depth"]) == {depths[-1]}
+
+
 def test_given_outputs_give_the_numbers_of_asked_ones(compared: Tiny, no_reader: None) -> None:
     given = with_outputs(compared, outputs_of(compared))
     plan = compare(given)

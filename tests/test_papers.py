@@ -32,7 +32,7 @@ def rows(**columns: list[object]) -> pl.DataFrame:
     """Rows over queries of one dataset and run, whose measure looks at the whole list."""
     size = len(next(iter(columns.values())))
     shared = {"over": "queries", "dataset": "d", "run_id": "A", "statistic": TAU, "ideal": "any"}
-    shared |= {"low": None, "high": None, "num_queries": 9}
+    shared |= {"score": "exact_match", "low": None, "high": None, "num_queries": 9}
     frame = pl.DataFrame({**{name: [value] * size for name, value in shared.items()}, **columns})
     return frame.with_columns(cutoff=pl.col("depth"))
 

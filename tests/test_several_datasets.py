@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import io
-import json
 import pathlib
 
 import polars as pl
 import pytest
 import rich.console
-from several_datasets import CLAIMS, TURNS, three
-from tiny import QUESTIONS, Tiny, make_tables, table, tables_text
+from several_datasets import three
+from tiny import Tiny, make_tables, tables_text
 
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.analyses.parts.model import Table
 from erag_ray.analyses.table_1 import table_1
 from erag_ray.inputs.stage import prepare
 from erag_ray.report.console import show
-from erag_ray.store.schemas import UTILITY
 
 
 @pytest.fixture
@@ -88,32 +85,3 @@ def test_five_datasets_stand_in_the_papers_order_whatever_the_width() -> None:
         assert names == ["nq", "triviaqa", "hotpotqa", "fever", "wow"]
         cell = "-0.049 [-0.091, 0.010]" if width == 300 else "-.049 [-.09, .01]"
         assert sum(line.count(cell) for line in lines) == 4 * 10
-
-
-def test_figures_on_a_narrow_console_lose_only_the_zero_before_the_point() -> None:
-    for value, low, high, cell in (
-        (1.0, 0.5, 1.0, "1.000 [.50, 1.00]"),
-        (0.0, -1.0, 0.25, ".000 [-1.00, .25]"),
-    ):
-        made = table_1(made_up(["nq"], value, low, high), "bm25", 50)
-        assert any(cell in line for line in printed(made, 72))
-        assert rows_of_text(made)[0][2] == f"{value:.3f} [{low:.3f}, {high:.3f}]"
-
-
-@pytest.mark.long
-def test_a_claim_whose_record_is_of_another_split_is_left_out(
-    tmp_path: pathlib.Path, reads_here: list[int]
-) -> None:
-    tiny = three(tmp_path)
-    path = tmp_path / "fever-dev-kilt.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    for record in records:
-        record["meta"] = {"split": "dev" if record["id"] == "f1" else "test"}
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    tiny = tiny.with_config(filters=["fever:meta.split=test"])
-    make_tables(tiny)
-    asked = table(tiny, UTILITY)["query_id"].unique()
-    assert "f1" not in asked
-    assert len(asked) == len(QUESTIONS) + len(CLAIMS) + len(TURNS) - 1
-    text = tables_text(tiny)
-    assert "questions left out by filters fever:meta.split=test: 1 (f1)" in text

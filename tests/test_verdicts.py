@@ -64,6 +64,11 @@ def test_there_is_no_interval_where_too_many_resamples_have_no_value() -> None:
     items, questions = np.array([[True, True]] * 5 + [[False, False]]), np.arange(6)
     weights = resample_weights(6, 300, 3)
     assert with_interval(kappa, pair_counts(items), questions, weights, 0.9) == (1.0, None, None)
+    # nor where all questions are one cluster
+    of_one = resample_weights(6, 300, 3, np.zeros(6, np.int64))
+    halves = np.array([[True, True]] * 3 + [[False, False]] * 2 + [[True, False]])
+    value, *ends = with_interval(kappa, pair_counts(halves), questions, of_one, 0.9)
+    assert (value is not None, ends) == (True, [None, None])
 
 
 def naive_kappa(items: Any) -> float:

@@ -24,7 +24,7 @@ from erag_ray.analyses.parts.formats import MISSING
 from erag_ray.analyses.parts.model import Figure, Table
 from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name
 from erag_ray.analyses.scope import Scope
-from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, no_documents, unrelated_pairs
+from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, agreement_sign, no_documents, unrelated_pairs
 from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
@@ -98,7 +98,11 @@ def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFra
     key = ["annotator", "measure"]
     at_depth = selected.join(table_depths(selected), on=["annotator", "depth"], how="semi")
     candidates = at_depth.drop_nulls("value")
-    means = candidates.group_by(key).agg(mean=pl.col("value").mean(), count=pl.len())
+    signs = [agreement_sign(*names) for names in candidates.select(*key, "score").iter_rows()]
+    better = pl.col("value") * pl.Series("sign", signs, dtype=pl.Int64)
+    means = (
+        candidates.with_columns(better=better).group_by(key).agg(mean=pl.col("better").mean(), count=pl.len())
+    )
     ordered = means.sort("count", "mean", "measure", descending=[True, True, False])
     best = ordered.unique("annotator", keep="first", maintain_order=True)
     return in_reading_order(candidates.join(best, on=key, how="semi"))

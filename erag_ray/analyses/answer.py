@@ -27,7 +27,8 @@ def answer(standing: Standing) -> str:
         return f"no run helps this reader: it never scores above 0 {at}"
     mean = f"{standing.score} {_mean(standing.best)} {at}"
     if len(standing.runs) == 1:
-        return f"{run}: {mean}; there is no other run to compare it with"
+        others = "no other run has a score there" if standing.not_judged else "there is no other run"
+        return f"{run}: {mean}; {others}"
     if not standing.pairs:
         return f"{run} leads with {mean}; the table comparisons, which says how sure that is, is missing"
     if not standing.sign:
@@ -58,7 +59,7 @@ def _ranked(standing: Standing, mean: str) -> str:
             f"{_listed([*standing.leaders, *(rival.run for rival in rest)], ' or ')}: {names} {lead}{others}"
         )
     if standing.pairs.any_significant(standing.depth):
-        return f"no run is significantly worse: {names} {lead}{others}"
+        return f"no run is significantly worse than {names}, which {lead}{others}"
     start = "no two runs" if len(standing.runs) > 2 else "the two runs do not"
     return f"{start} differ significantly: {names} {lead}{others}"
 

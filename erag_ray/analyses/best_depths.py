@@ -107,6 +107,7 @@ ANALYSIS = Analysis(
     schema=BEST_DEPTHS,
     sources=OF_COLUMNS,
     settings=TESTED,
+    code=("scores",),
     make=per_dataset(best_depths),
     show=show,
     show_all=show_all,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -188,19 +189,23 @@ def _oriented(row: Mapping[str, Any]) -> float:
 def _ordered(rows: Sequence[Mapping[str, Any]], head: str, contrasts: pl.DataFrame, alpha: float) -> str:
     """Format agreements, highest first, each with what is known of it against the one before (Holm)."""
     neighbours = list(itertools.pairwise(rows))
-    p_values = holm(np.array([_p_of_contrast(*pair, contrasts) for pair in neighbours]))
+    advantages = [_how_much_better(*pair, contrasts) for pair in neighbours]
+    p_values = holm(np.array([p for _, p in advantages]))
     name = "eRAG" if rows[0]["annotator"] == "erag" else rows[0]["annotator"]
     best = " best" if neighbours else ""
     parts = [f"{name}'s label predicts the answers{best} {head} {_agreement(rows[0])}"]
-    for (row, following), p in zip(neighbours, p_values, strict=True):
+    for (row, following), (difference, _), p in zip(neighbours, advantages, p_values, strict=True):
         is_equal = round(_oriented(row) - _oriented(following), 10) == 0
-        known = "significantly worse" if p <= alpha else "as good" if is_equal else "not settled"
+        known = "worse" if difference > 0 else "better on the questions that both label"
+        known = f"significantly {known}" if p <= alpha else "as good" if is_equal else "not settled"
         parts.append(f"then {following['annotator']} {_agreement(following)} ({known})")
     return "; ".join(parts)
 
 
-def _p_of_contrast(row: Mapping[str, Any], following: Mapping[str, Any], contrasts: pl.DataFrame) -> float:
-    """Return the p-value of the difference of two agreements; NaN without any."""
+def _how_much_better(
+    row: Mapping[str, Any], following: Mapping[str, Any], contrasts: pl.DataFrame
+) -> tuple[float, float]:
+    """Return how much better the first agrees, on the questions that both label, and the p-value; NaN if unknown."""
     keys = ("run_id", "depth", "cutoff", "measure", "ideal", "statistic")
     annotators = [row["annotator"], following["annotator"]]
     of_pair = contrasts.filter(
@@ -208,8 +213,10 @@ def _p_of_contrast(row: Mapping[str, Any], following: Mapping[str, Any], contras
         pl.col("annotator_a").is_in(annotators),
         pl.col("annotator_b").is_in(annotators),
     )
-    p_values = of_pair["p_value"].drop_nulls()
-    return float(p_values[0]) if len(p_values) else float("nan")
+    for one in of_pair.drop_nulls("p_value").head(1).iter_rows(named=True):
+        is_first = one["annotator_a"] == row["annotator"]
+        return one["difference"] if is_first else -one["difference"], one["p_value"]
+    return math.nan, math.nan
 
 
 def _agreement(row: Mapping[str, Any]) -> str:
@@ -225,6 +232,7 @@ ANALYSIS = Analysis(
     schema=CONTRASTS,
     sources=OF_COLUMNS,
     settings=("statistics", *RESAMPLED),
+    code=("annotators", "scores"),
     make=per_dataset(contrasts),
     shows=(CORRELATIONS,),
     show=show,

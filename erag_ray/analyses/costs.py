@@ -119,11 +119,12 @@ ANALYSIS = Analysis(shows=(COSTS,), show_all=show_all, section="costs")
 
 def show_tokens(view: View) -> Iterator[Table]:
     """Yield utility and mean prompt tokens of every run and depth, the reference runs last."""
-    lengths = view.rows(LIST_TOKENS).group_by("run_id", "depth").agg(pl.col("num_prompt_tokens").mean())
+    # those that nobody counted are 0
+    count = pl.col("num_prompt_tokens")
+    lengths = view.rows(LIST_TOKENS).group_by("run_id", "depth").agg(count.filter(count > 0).mean())
     utility = view.rows(MEANS).filter(annotator=END_TO_END).select("run_id", "depth", "mean", "low", "high")
     order = [*view.runs, *REFERENCE_NAMES]
     lists = lengths.filter(pl.col("run_id").is_in(order)).join(utility, on=["run_id", "depth"], how="left")
-    # those that nobody counted are 0
     if view.results[LIST_TOKENS]["num_prompt_tokens"].sum():
         yield listing(
             rows_of(in_run_order(lists, order).sort("run_number", "depth")),

@@ -13,7 +13,7 @@ from erag_ray.analyses.parts.formats import counted, number, quoted
 from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Table
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.standing import Standing
-from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
+from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.inference.output_tables import SINGLE_DOCUMENT
 from erag_ray.store.schemas import COMMON_OUTPUTS, JUDGEMENTS, OUTPUTS
 
@@ -131,19 +131,8 @@ def show_all(results: Results) -> Iterator[Note]:
     for part in enough.sort("dataset").partition_by("dataset", maintain_order=True):
         for row in in_order(part):
             lines += _share_warnings(row, results[COMMON_OUTPUTS])
-    for text in (*lines, *_majority_warnings(enough, results[MEANS])):
+    for text in lines:
         yield Note(text=text, is_warning=True)
-
-
-def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[str]:
-    utility = means.filter(pl.col("annotator") == END_TO_END, pl.col("run_id").is_in(REFERENCES).not_())
-    best = utility.group_by("dataset", "reader").agg(utility=pl.col("mean").max())
-    majorities = outputs.unique(["dataset", "reader"]).join(best, on=["dataset", "reader"])
-    for row in rows_of(majorities.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset")):
-        yield (
-            f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the most common gold answer "
-            f"alone, {quoted(row['majority_answer'], WIDTH)}, scores {number(row['majority_score'])}"
-        )
 
 
 def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[str]:

@@ -11,6 +11,7 @@ from erag_ray.analyses.contract import Analysis, View
 from erag_ray.analyses.parts.formats import with_documents
 from erag_ray.analyses.parts.model import Figure
 from erag_ray.analyses.scope import Scope
+from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import QUERIES, UTILITY
 
 MAX_BARS = 400
@@ -73,9 +74,9 @@ def _differences(utility: pl.DataFrame, scope: Scope) -> pl.DataFrame:
     scores = utility.filter(reader=scope.reader, score=scope.score, depth=scope.depth).drop_nulls("value")
     first, second = (scores.filter(run_id=run) for run in scope.runs[:2])
     both = first.join(second.select("query_id", other="value"), on="query_id")
-    return both.select(query="query_id", difference=pl.col("value") - pl.col("other")).sort(
-        "difference", "query", descending=[True, False]
-    )
+    difference = (pl.col("value") - pl.col("other")) * (score_sign(scope.score) or 1)
+    differences = both.select(query="query_id", difference=difference)
+    return differences.sort("difference", "query", descending=[True, False])
 
 
 def _bars(values: pl.DataFrame, num_bars: int) -> pl.DataFrame:

@@ -172,6 +172,7 @@ def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> 
         tables=[RETRIEVAL_MEASURES],
         settings={key: getattr(config, key) for key in SETTINGS},
         inputs={**{run.run_id: run.sha256 for run in runs}, **{path: file_stamp(path) for path in files}},
+        names=[config.query_format],
         make=functools.partial(_make, config, runs),
     )
     with stage_progress(stage.name, show=config.progress):

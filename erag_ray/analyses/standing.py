@@ -171,8 +171,10 @@ def standing(means: pl.DataFrame, comparisons: pl.DataFrame, dataset: str, alpha
         return None
     score = judged.item(0, "score")
     sign = score_sign(score)
-    by_depth = judged.group_by("depth").agg(pl.col("mean").mean().round(TIE_DIGITS) * (sign or 1))
-    depth = by_depth.sort("mean", "depth", descending=[True, False]).item(0, "depth")
+    mean = pl.col("mean").mean().round(TIE_DIGITS) * (sign or 1)
+    # given outputs may be of one depth alone
+    by_depth = judged.group_by("depth").agg(mean, count=pl.len())
+    depth = by_depth.sort("count", "mean", "depth", descending=[True, True, False]).item(0, "depth")
     at_depth = judged.filter(depth=depth).with_columns(rank=pl.col("mean") * -(sign or 1))
     runs = at_depth.sort("rank", "run_id")["run_id"].to_list()
     pairs = Pairs(comparisons.filter(annotator=END_TO_END, dataset=dataset), sign, alpha)

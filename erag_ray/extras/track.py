@@ -43,14 +43,8 @@ PROJECT = "erag_ray"
 MAX_NAME = 200
 MAX_VALUE = 5000
 COST_COLUMNS = (
-    "num_requests",
-    "num_reader_calls",
-    "num_prompt_tokens",
-    "num_output_tokens",
-    "price",
-    "seconds",
-    "device_seconds",
-)
+    "num_requests", "num_reader_calls", "num_prompt_tokens", "num_output_tokens", "price", "seconds", "device_seconds",
+)  # fmt: skip
 REPORT = ("report", "report.md")
 INSTALL = "pip install 'erag-ray[trackers]'"
 

@@ -42,6 +42,7 @@ def end_to_end_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> d
     """Return the config settings that UTILITY depends on, for these datasets."""
     return {
         "end_to_end_depths": config.depths,
+        **({"repeats": config.repeats} if config.repeats > 1 else {}),
         "reader": output_settings(config.reader) if config.asks_reader else {"kind": GIVEN.name},
         **_reader_sample(config),
         **_judged_settings(config, datasets),

@@ -51,6 +51,7 @@ def _made_from(config: JobConfig) -> str | None:
         inputs={**input_files(config), **{path: file_stamp(path) for path in local}},
         sources={name: file_stamp(f"{out}/{name}") for name in results},
         names=[
+            config.query_format,
             *config.annotators,
             *(config.measures or ()),
             *config.statistics,

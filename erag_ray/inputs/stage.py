@@ -58,27 +58,12 @@ DRY_RUN = "rehearsal"
 EVIDENCE_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 """The input tables that labels depend on."""
 INPUT_TABLES = (*EVIDENCE_TABLES, RETRIEVAL_SECONDS, GIVEN)
+RECORD_KEYS = ("query_format", "question_fields", "dataset", "filters")
+"""What is read from the records of questions depends on these."""
 INPUT_KEYS = (
-    "queries",
-    "query_format",
-    "question_fields",
-    "qrels",
-    "triviaqa_questions",
-    "dataset",
-    "score",
-    "language",
-    "default_score",
-    "filters",
-    "passages",
-    "corpora",
-    "run_corpora",
-    "runs",
-    "outputs",
-    "trec_ties",
-    "num_queries",
-    "seed",
-    "depth",
-)
+    *RECORD_KEYS, "queries", "qrels", "triviaqa_questions", "score", "language", "default_score", "passages", "corpora",
+    "run_corpora", "runs", "outputs", "trec_ties", "num_queries", "seed", "depth",
+)  # fmt: skip
 
 
 ReaderCheck = Callable[[JobConfig, Mapping[str, Dataset]], Sequence[str]]
@@ -239,7 +224,10 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
 def _stage(config: JobConfig, make: Callable[[Append], Mapping[str, object]]) -> Stage:
     corpora = {name: dataclasses.asdict(corpus) for name, corpus in config.corpora.items()}
     settings = {**{key: getattr(config, key) for key in INPUT_KEYS}, "corpora": corpora}
-    return Stage(name="inputs", tables=INPUT_TABLES, settings=settings, inputs=input_files(config), make=make)
+    # the depth of an output without one
+    settings |= {"depths": config.depths} if config.outputs else {}
+    files, names = input_files(config), [config.query_format]
+    return Stage(name="inputs", tables=INPUT_TABLES, settings=settings, inputs=files, names=names, make=make)
 
 
 def _write(config: JobConfig, inputs: Inputs, append: Append) -> Mapping[str, object]:
@@ -322,6 +310,7 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
     """
     store, queries = TableStore(config.out), inputs.queries
     stamps = {path: store.manifest(QUERIES)["inputs"][path] for path in config.queries}
+    read_by = {key: getattr(config, key) for key in RECORD_KEYS}
 
     def sealed(schema: TableSchema, settings: Mapping[str, object], *, of_records: bool) -> pl.DataFrame:
         def make(append: Append) -> Mapping[str, object]:
@@ -339,9 +328,14 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
             return {}
 
         sources = digests(store, [QUERIES] if of_records else [QUERIES, PROVENANCE, CORPUS])
-        files, tables = stamps if of_records else {}, [schema]
         stage = Stage(
-            name=schema.name, tables=tables, settings=settings, sources=sources, inputs=files, make=make
+            name=schema.name,
+            tables=[schema],
+            settings={**settings, **(read_by if of_records else {})},
+            sources=sources,
+            inputs=stamps if of_records else {},
+            names=[config.query_format],
+            make=make,
         )
         ensure(stage, store)
         return store.read(schema)

@@ -24,24 +24,10 @@ from erag_ray.store.folder import Folder
 from erag_ray.store.huggingface import dataset_stamp, is_dataset
 
 PACKAGES = (
-    "erag-ray",
-    "ray",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "polars",
-    "pyarrow",
-    "scipy",
-    "numpy",
-    "bm25s",
-    "numba",
-    "kiwipiepy",
-    "sentence-transformers",
-    "faiss-cpu",
-    "faiss-gpu",
-    "langchain-text-splitters",
-    "PyStemmer",
-)
+    "erag-ray", "ray", "torch", "transformers", "tokenizers", "polars", "pyarrow", "scipy", "numpy", "bm25s",
+    "numba", "kiwipiepy", "sentence-transformers", "faiss-cpu", "faiss-gpu", "langchain-text-splitters",
+    "PyStemmer", "rouge", "rouge-score",
+)  # fmt: skip
 DIGESTED_ROWS = 1_000_000
 NOT_LOCAL = "not a local file"
 """The stamp of a file that does not exist or cannot be reached from this machine."""

@@ -144,7 +144,7 @@ ANSWERS: list[tuple[Mapping[str, Sequence[float | None]], str, str | None]] = [
     ),
     (
         {"A": [1, 0, 1, 1]},
-        r"^A: exact_match \.750 \[.* with 2 documents; there is no other run to compare it with$",
+        r"^A: exact_match \.750 \[.* with 2 documents; there is no other run$",
         None,
     ),
     (
@@ -156,7 +156,7 @@ ANSWERS: list[tuple[Mapping[str, Sequence[float | None]], str, str | None]] = [
     ({"A": [1, None] * 20, "B": [1, 0, 0, 0] * 10}, "A serves the reader best: .* over 20 questions", None),
     (
         {"A": [None] * 20, "B": [1.0, 0.0] * 10},
-        "B: exact_match .500 .* no other run to compare it with",
+        "B: exact_match .500 .* no other run has a score there$",
         None,
     ),
     (
@@ -415,6 +415,26 @@ def test_equal_agreements_and_missing_scores_are_no_order() -> None:
         "not compared with A: C (no question has a score with 2 documents)",
         "scores on less than half as many questions as another run, too few to lead: B (1.000 over 1 question)",
     ]
+
+
+def test_a_label_that_is_better_where_both_label_is_not_called_worse() -> None:
+    utility, count = {("A", 2): scores(0.5, 200, 0)}, 60
+    (of_run,) = utility.values()
+    # erag is right about the first questions, and knows nothing of the others; usable labels only the first
+    wrong = [abs(one - (number % 6 == 0)) for number, one in enumerate(of_run[:count])]
+    erag, usable = [*of_run[:count], *scores(0.5, 140, 7)], [*wrong, *[None] * 140]
+    labels = {name: {("A", 2): of} for name, of in (("erag", erag), ("usable", usable))}
+    lists = pl.concat([measured({("r", "A", 2): of["A", 2]}, name) for name, of in labels.items()])
+    made = contrasts(lists, used({("r", "A", 2): of_run}), numbered(200), settings(depths=[2]))
+    (trust,) = said(of_one(tables_of(utility, labels, contrasts=made)), "trust")
+    assert trust.startswith("usable's label predicts the answers best")
+    assert re.search(r"then erag .* \(significantly better on the questions that both label\)", trust)
+
+
+def test_runs_are_compared_at_a_depth_that_most_of_them_have() -> None:
+    of_one_depth = {("A", 2): scores(0.4, 40, 0), ("A", 1): [1.0] * 40, ("B", 2): scores(0.1, 40, 1)}
+    one = of_one(tables_of(of_one_depth))
+    assert (one.depth, [run.name for run in one.ranking][:2]) == (2, ["A", "B"])
 
 
 def test_runs_that_lead_equally_are_told_apart_at_another_depth() -> None:

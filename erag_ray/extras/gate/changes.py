@@ -10,6 +10,7 @@ import polars as pl
 
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.extras.gate.side import Side
+from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import CORPUS
 from erag_ray.support.errors import InputError
 
@@ -76,6 +77,8 @@ def _scoring(baseline: Side, candidate: Side) -> Iterator[str]:
             if one != other:
                 values = f"the {noun} is {one} in the baseline and {other} in the candidate"
                 yield f"{dataset}: {values}. Set the same {noun} in both jobs"
+        if score_sign(a[dataset]) < 1:
+            yield f"{dataset}: more of {a[dataset]} is not better, and a gate takes a loss for worse"
     for key in ("judge", "judged_by"):
         one, other = (side.reading.get(key) for side in (baseline, candidate))
         if one != other:

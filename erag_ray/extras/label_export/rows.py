@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import xxhash
 
-from erag_ray.annotators import PAIR
+from erag_ray.annotators import PAIR, label_sign
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.support.errors import InputError
@@ -162,6 +162,8 @@ def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
         annotators = ", ".join(job.labels["annotator"].unique().sort())
         text = f"{config.job} has no labels by {config.annotator}, but by {annotators}"
         raise InputError([f"annotator: {text}. Choose one of these, or add it to the job's annotators"])
+    if label_sign(config.annotator, job.queries["score"][0]) < 1:
+        raise InputError([f"annotator: a larger label by {config.annotator} is not better. Choose another"])
     harmful = _harmful(job, config).select(*PAIR, is_harmful=pl.lit(True))
     texts = job.corpus.select("doc_id", passage=SEARCHED["title_and_text"](job.corpus).str.strip_chars())
     joined = (

@@ -22,6 +22,7 @@ from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
 from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -36,16 +37,8 @@ INTERIM_ANALYSES = table_schema(
 )
 STAGE = "settle"
 SETTINGS = (
-    "compare",
-    "measure",
-    "rank",
-    "fraction",
-    "num_looks",
-    "equivalence_margin",
-    "boundary",
-    "confidence",
-    "seed",
-)
+    "compare", "measure", "rank", "fraction", "num_looks", "equivalence_margin", "boundary", "confidence", "seed",
+)  # fmt: skip
 Row = dict[str, object]
 
 
@@ -88,6 +81,8 @@ def _check(config: SettleConfig, inputs: Inputs) -> None:
     if small or sizes.is_empty():
         of = f" of {', '.join(small)}" if sizes.height > 1 else ""
         problems.append(f"queries{of}: at least 2 are needed")
+    if less := sorted(name for name in inputs.queries["score"].unique() if score_sign(name) < 1):
+        problems.append(f"score: more of {', '.join(less)} is not better; settle looks for the run with more")
     problems += auxiliary_problems(config, inputs)
     if problems:
         raise InputError(problems)

@@ -17,6 +17,7 @@ from erag_ray.analyses.auxiliary import estimate_all
 from erag_ray.analyses.columns import table_of, with_first
 from erag_ray.analyses.contract import Evaluation
 from erag_ray.analyses.settings import Floats, Settings
+from erag_ray.annotators import label_sign
 from erag_ray.measures.agreement import (
     MAX_UNDEFINED_SHARE,
     TIE_DIGITS,
@@ -120,7 +121,8 @@ def with_interval(
     value = round(float(statistic(by_question.sum(axis=0))), TIE_DIGITS)
     if np.isnan(value):
         return None, None, None
-    if weights.shape[1] < 2:
+    # of one question, or of one cluster
+    if (weights == weights[:, :1]).all():
         return value, None, None
     drawn = np.round(statistic(weights.astype(np.float64) @ by_question), TIE_DIGITS)
     return value, *percentiles(drawn, confidence)
@@ -190,6 +192,8 @@ def _of_documents(evaluation: Evaluation) -> Iterator[Row]:
     )
     by = ("dataset", "reader", "annotator")
     for (dataset, reader, annotator), items in labels.group_by(*by, maintain_order=True):
+        if label_sign(str(annotator), items["score"][0]) < 1:
+            continue
         names = {"dataset": dataset, "reader": reader, "about": DOCUMENTS, "rater": annotator}
         yield from _with_people(evaluation, names, items.with_columns(rating="label"))
     once = labels.unique(["query_id", "doc_id"], maintain_order=True)

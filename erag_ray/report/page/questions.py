@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.cells import CELLS
-from erag_ray.annotators import ANNOTATORS
+from erag_ray.annotators import ANNOTATORS, label_sign
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.extensions import installed
 from erag_ray.measures.scores import has_word, whole_words
@@ -119,7 +119,10 @@ class Questions:
     @property
     def num_disagreements(self) -> list[int]:
         """Of each question: documents that some annotators call useful and others not; of binary labels and eRAG's."""
-        columns = [column.kind == "binary" or column.annotator == "erag" for column in self.columns]
+        columns = [
+            label_sign(one.annotator, one.score) > 0 and (one.kind == "binary" or one.annotator == "erag")
+            for one in self.columns
+        ]
         selected = self.labels[:, np.array(columns, np.bool_)]
         is_useful, is_useless = selected >= self.options.threshold, selected < self.options.threshold
         return self._count(is_useful.any(axis=1) & is_useless.any(axis=1))

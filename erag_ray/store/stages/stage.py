@@ -21,7 +21,7 @@ from erag_ray.store.schemas import COSTS, TableSchema
 from erag_ray.store.tables import TABLE_MANIFEST, TableStore, TableWriter, content_digest, whole_manifest
 from erag_ray.support.registry import plugins
 
-NAMED = ("annotator", "measure", "score", "statistic")
+NAMED = ("annotator", "measure", "query format", "score", "statistic")
 """Kinds of entries that a stage names."""
 TABLE = "table "
 """Prefix of names of tables among the inputs in a manifest."""
