@@ -23,34 +23,11 @@ from erag_ray.support.registry import find
 from erag_ray.support.user_code import checking, running
 
 __all__ = [
-    "MODELS",
-    "Budget",
-    "Failure",
-    "Form",
-    "Isolation",
-    "LocalModel",
-    "Model",
-    "Passage",
-    "Prompt",
-    "Reader",
-    "Rendered",
-    "Request",
-    "Resources",
-    "Response",
-    "TokenCounts",
-    "check_facts",
-    "check_form",
-    "fingerprint_fields_of",
-    "kinds_supporting",
-    "load_model",
-    "make_model",
-    "model_class",
-    "model_id",
-    "register_function",
-    "render_isolated",
-    "resources_of",
-    "run_checked",
-]
+    "MODELS", "Budget", "Failure", "Form", "Isolation", "LocalModel", "Model", "Passage", "Prompt", "Reader",
+    "Rendered", "Request", "Resources", "Response", "TokenCounts", "check_facts", "check_form",
+    "fingerprint_fields_of", "kinds_supporting", "load_model", "make_model", "model_class", "model_id",
+    "register_function", "render_isolated", "resources_of", "run_checked",
+]  # fmt: skip
 
 
 def model_class(kind: str) -> type[Model]:
@@ -94,13 +71,16 @@ def make_model(config: ReaderConfig) -> Model:
 
 
 def fingerprint_fields_of(model: Model) -> dict[str, object]:
-    """Return `Model.fingerprint_fields`.
+    """Return `Model.fingerprint_fields`; of a user's class also the keys that it may read, where they are set.
 
     Raises:
         InputError: user code raises, or its fields cannot be hashed.
     """
-    with checking(f"reader.kind: {model.config.kind}: fingerprint_fields", type(model)):
-        fields = model.fingerprint_fields()
+    config, unset = model.config, ReaderConfig()
+    settings = {} if config.kind in MODELS else {key: getattr(config, key) for key in OF_OUTPUT}
+    with checking(f"reader.kind: {config.kind}: fingerprint_fields", type(model)):
+        fields = {key: value for key, value in settings.items() if value != getattr(unset, key)}
+        fields |= model.fingerprint_fields()
         fingerprint(fields)
         return fields
 
@@ -165,6 +145,10 @@ def model_id(model: Model, fields: Mapping[str, object] | None = None) -> str:
     return f"{kind}-{fingerprint(fields or fingerprint_fields_of(model))[:16]}"
 
 
+OF_OUTPUT = (
+    "model", "model_revision", "revision", "dtype", "api", "temperature", "extra_body", "engine_args",
+)  # fmt: skip
+"""Keys of a reader, beside its options and its form, that can change what it says."""
 MODELS = {
     "fid": "erag_ray.models.t5.model:T5Model",
     "ipa": "erag_ray.models.t5.model:T5Model",

@@ -19,7 +19,7 @@ from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.labels.document_labels import label
-from erag_ray.models import Isolation, Model, make_model, run_checked
+from erag_ray.models import Isolation, Model, make_model, model_id, run_checked
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE
@@ -84,6 +84,9 @@ def test_options_belong_to_the_model_and_are_part_of_what_it_is(tiny: Tiny) -> N
         make_model(ReaderConfig(kind="echo", options={"floor": 1}))
     one, other = (make_model(ReaderConfig(kind=MODEL, options={"floor": floor})) for floor in (0.1, 0.2))
     assert one.fingerprint_fields() != other.fingerprint_fields()
+    # and so is any other key that it may read
+    keys: list[dict[str, str]] = [{}, {"model": "a"}, {"model": "b"}, {"dtype": "bfloat16"}]
+    assert len({model_id(make_model(ReaderConfig(kind=MODEL, **one))) for one in keys}) == 4
 
 
 def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None:
