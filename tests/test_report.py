@@ -106,20 +106,11 @@ def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
 # --- names that bite ---
 
 NAMES = [
-    "a|b",
-    "<script>alert(1)</script>",
-    "`code`",
-    "**bold** _it_ # head",
-    "back\\slash\\|",
-    "[bold]rich[/bold]",
-    "two\nlines",
-    "[click](http://example.org)",
-    "![seen](http://example.org/x.png)",
-    "&lt;b&gt;",
-    "@octocat and /@team, me@example.org",
-    "see #12, GH-7, owner/name#3",
+    "a|b", "<script>alert(1)</script>", "`code`", "**bold** _it_ # head", "back\\slash\\|", "[bold]rich[/bold]",
+    "two\nlines", "[click](http://example.org)", "![seen](http://example.org/x.png)", "&lt;b&gt;",
+    "@octocat and /@team, me@example.org", "see #12, GH-7, owner/name#3",
     "www.example.org ftp://example.org mailto:me",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -49,18 +49,8 @@ TOKENIZERS = {
     "demo": lambda: transformers.AutoTokenizer.from_pretrained(str(DEMO_READER)),
 }
 ODD = [
-    "\u2581",
-    "\u00a0",
-    "\u0301",
-    "e\u0301",
-    "\u200d",
-    "\u00ad",
-    "\ufb01",
-    "\u00bd",
-    "\u3000",
-    "\u202f",
-    "\u0d4e",
-]
+    "\u2581", "\u00a0", "\u0301", "e\u0301", "\u200d", "\u00ad", "\ufb01", "\u00bd", "\u3000", "\u202f", "\u0d4e",
+]  # fmt: skip
 # a blank by SentencePiece's rule, and marks that join what stands before them
 ODD += ["\ufffd", "a\ufffdb", "\u0e33\u0301", "\uff9e\u0301"]
 CONTROL = ["</s>", "<unk>", "<extra_id_0>", "\uff1c/s>", "<pad>x", "</s"]

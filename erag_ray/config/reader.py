@@ -16,21 +16,11 @@ KINDS = ("fid", "ipa", "causal", "vllm", "served", "echo", "function")
 T5_KINDS = ("fid", "ipa")
 CHAT_PROMPTS = ("chat", "question_first")
 SPEED_KEYS = (
-    "batch_size",
-    "batch_tokens",
-    "simulated_latency_seconds",
-    "tensor_parallel_size",
-    "engine_process",
+    "batch_size", "batch_tokens", "simulated_latency_seconds", "tensor_parallel_size", "engine_process",
     # how a server is reached
-    "base_url",
-    "concurrency",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "timeout_seconds",
-    "patience_seconds",
-    "api_key_env",
-    "price_per_million",
-)
+    "base_url", "concurrency", "requests_per_minute", "tokens_per_minute", "timeout_seconds", "patience_seconds",
+    "api_key_env", "price_per_million",
+)  # fmt: skip
 """Keys that do not change what a model says."""
 NEW_KEYS = {"titles": True, "engine_args": {}, "ask_to_abstain": True}
 """Keys that tables of older versions lack, and what they had in their place."""

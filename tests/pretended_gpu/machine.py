@@ -30,15 +30,9 @@ INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_ind
 WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_dim")
 """Operations whose result, or its size, the host must know."""
 WITHOUT_KERNEL = (
-    "_local_scalar_dense",
-    "_unsafe_view",
-    "empty",
-    "empty_like",
-    "empty_strided",
-    "lift_fresh",
-    "new_empty",
+    "_local_scalar_dense", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh", "new_empty",
     "new_empty_strided",
-)
+)  # fmt: skip
 """Besides views: what allocates only, or only tells the host a number."""
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import importlib.util
+import inspect
 import os
 import pathlib
+import sys
 import tempfile
+import types
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -279,6 +282,15 @@ def test_whole_pieces_of_at_most_20_characters_overlap() -> None:
     # 60 words of four letters with 59 spaces are 299 characters; four words with their spaces are the overlap
     assert [len(text.split()) for text in found] == [60, 44]
     assert all(len(text) <= 300 for text in found)
+
+
+def test_a_splitter_whose_code_has_changed_splits_again(
+    source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "my_pages", types.SimpleNamespace(whole=whitespace100))
+    for code, is_new in (("a", True), ("a", False), ("b", True)):
+        monkeypatch.setattr(inspect, "getsource", lambda module, code=code: code)
+        assert make_corpus(source, str(tmp_path / "out"), splitter="my_pages:whole").is_new == is_new
 
 
 def test_a_splitter_whose_package_is_missing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ Memory: one part for each process, and eight bytes for each page in the job, to 
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -83,6 +85,8 @@ def make_corpus(
     splitter_named(splitter)
     paths = listed(knowledge_source)
     stamps = {path: file_stamp(path) for path in paths}
+    if ":" in splitter:
+        stamps[splitter] = fingerprint(inspect.getsource(sys.modules[splitter.partition(":")[0]]))
     tables = TableStore(out)
     manifest = tables.manifest_if_whole(CORPUS)
     if manifest and manifest["config"].get("splitter") == splitter and manifest["inputs"] == stamps:
