@@ -182,7 +182,7 @@ def test_the_estimate_of_a_causal_batch_is_its_peak_and_a_little_more(
     form = models.form_for("causal", asked, max_new_tokens=new_tokens, num_examples=1, max_prompt_tokens=256)
     answers = ("the bridge", "Graz") if asked is GOLD_LIKELIHOOD else ()
     request = Request(form, "Who built it?", (Passage("T", "river hills " * 200),), answers)
-    prompts = model.render([request] * 8)
+    prompts = model.render([request] * 7)
     compute = model.loglikelihood if asked is GOLD_LIKELIHOOD else model.generate
     compute(prompts[:1])  # reads the shared start, which stays
     with HeldMemory() as held:

@@ -178,8 +178,8 @@ def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes
 ) -> None:
     own = tiny.with_config(score="own_scores:OWN")
     make_tables(own)
-    # its result is the same, and so is all that follows without calling it
-    made = {"labels", "utility", "document_outputs", "list_outputs", "per_query"}
+    # its result is the same, and so is all that follows without calling it or asking whether more is better
+    made = {"labels", "utility", "document_outputs", "list_outputs", "per_query", "best_depths", "contrasts"}
     assert made_again(own) == made
     # not the module that the config names has changed, but one that it imports
     module.write_text("def is_right(output, gold_answers):\n    return len(output) > 5\n")
