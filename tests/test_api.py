@@ -341,7 +341,7 @@ BAD_RUNS: list[tuple[Any, str]] = [
         ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key reader.modell. Did you mean reader.model"),
         ({"depht": 3}, "unknown key depht. Did you mean depth"),
         ({"depth": 0}, "depth must be at least 1"),
-        ({"duplicates": True}, "unknown key duplicates: equal texts of a list are not counted any more"),
+        ({"duplicates": True}, "duplicates: equal texts of a list are not counted any more; remove"),
         ({"dry_run": True}, r"dry_run: erag_ray\.job\('compare', dry_run=True, \.\.\.\) has one"),
         ({"judge": {"kinds": "echo"}}, "unknown key judge.kinds. Did you mean judge.kind"),
         ({"retrievers": {"good": {"kind": "bm25"}}}, "runs and retrievers: both name good"),

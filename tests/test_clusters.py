@@ -10,11 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 import pytest
+from evaluated import queries
+from evaluated import settings as settings_of
 from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table
 from towns import towns
 
+from erag_ray.analyses.columns import PER_QUERY, by_dataset
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.means import MEANS
@@ -36,9 +40,22 @@ from erag_ray.measures.agreement import (
     resample_weights,
     share_of,
 )
-from erag_ray.store.schemas import CLUSTERS
+from erag_ray.store.schemas import CLUSTERS, UTILITY
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
+
+
+def test_clusters_of_one_question_each_change_nothing() -> None:
+    asked = queries(*((f"q{place:02}", "d", "s") for place in range(40)))
+    lists, scores = pl.DataFrame(PER_QUERY.empty()), pl.DataFrame(UTILITY.empty())
+    (plain,) = by_dataset([lists], scores, asked, settings_of())
+    for names in (pl.col("query_id"), pl.lit(None, pl.String)):
+        each = settings_of(clusters=asked.select("query_id", cluster=names))
+        (found,) = by_dataset([lists], scores, asked, each)
+        assert found.query_ids.equals(plain.query_ids)
+        assert (found.draws.clusters, plain.draws.clusters) == (None, None)
+        assert np.array_equal(found.draws.weights, plain.draws.weights)
+        assert np.array_equal(found.draws.orders, plain.draws.orders)
 
 
 def clustered(generator: np.random.Generator, sizes: np.ndarray, share: float) -> np.ndarray:
@@ -197,7 +214,8 @@ def test_clusters_that_group_nothing_are_a_problem_or_a_note(
         assert problem in str(raised.value)
         assert not TableStore(tiny.config.out).is_sealed(CLUSTERS)
     else:
-        expected = problem or f"{path}: no two questions of tiny share a value: each counts by itself"
+        note = f"clusters: {path}: no two questions of tiny share a value: each counts by itself"
+        expected = problem or note
         assert any(note.endswith(expected) for note in prepare(tiny.config).notes)
 
 

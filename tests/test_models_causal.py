@@ -139,6 +139,8 @@ def test_a_shared_start_changes_no_output(
         monkeypatch.setattr(causal, "WHOLE", whole)
         assert [model.generate([prompt])[0] for prompt in prompts] == together
     assert [count > 0 for count in prefixes] == [False] * len(prompts) + [True] * len(prompts)
+    model.caches.make = lambda *_: (None, 0)
+    assert [model.generate([prompt])[0] for prompt in prompts] == together
     assert len(set(together)) > 15
 
 

@@ -61,7 +61,9 @@ def test_search_actors_that_get_no_cpus_are_named_too(
         monkeypatch.setattr(module, name, 0.5)
     work = Tasks(worker=Nothing, settings={}, numbers=range(3), noun="parts")
     config = SearchConfig(num_actors=2, placement_timeout=3.0)
-    match = r"placement_timeout: no search actor has .*: CPU 0, GPU 0.*lower search\.num_actors"
+    match = (
+        r"placement_timeout: no search actor has had its resources .*: CPU 0, GPU 0.*lower search\.num_actors"
+    )
     with pytest.raises(JobError, match=match), task_pool(config, show=False) as do:
         do(work)
     assert "2 of 2 search actors wait for resources: each needs CPU 1, GPU 0" in capsys.readouterr().err

@@ -6,12 +6,15 @@ import dataclasses
 import pathlib
 from collections import Counter
 
+import polars as pl
+import pytest
 from misbehaving_server import MisbehavingServer
 from served_jobs import config_of, runs_here, server, titles
 from test_given import outputs_of, with_outputs
 from test_judged_score import WORDS, answer, judged, word
 from tiny import QUESTIONS, RunJob, Tiny, compare, table, tables_text
 
+from erag_ray.analyses.repeats import repeat_spreads
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.store.schemas import REPEATS, UTILITY
 
@@ -81,3 +84,11 @@ def test_given_outputs_are_not_asked_for_again(tiny: Tiny, reads_here: list[int]
     assert {row["kind"] for row in plan.counts} == {"answer"}
     assert table(given, REPEATS)["repeat"].max() == 1
     assert table(given, UTILITY).drop("reader").equals(table(tiny, UTILITY).drop("reader"))
+
+
+def test_of_one_question_there_is_no_spread_between_questions() -> None:
+    rows = [("r", "s", "a", "q", 5, 1, "", 0.0), ("r", "s", "a", "q", 5, 2, "", 0.5)]
+    repeats = pl.DataFrame(rows, schema=[*REPEATS.columns.names], orient="row")
+    (row,) = repeat_spreads(repeats, pl.DataFrame({"query_id": ["q"], "dataset": ["d"]})).rows(named=True)
+    assert [row[name] for name in ("share", "sd_questions", "standard_error")] == [None] * 3
+    assert row["sd_repeats"] == pytest.approx(0.125**0.5)

@@ -9,20 +9,13 @@ import polars as pl
 import pytest
 import rich.console
 from several_datasets import three
-from tiny import Tiny, make_tables, tables_text
+from tiny import make_tables, tables_text
 
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.parts.model import Table
 from erag_ray.analyses.table_1 import table_1
 from erag_ray.inputs.stage import prepare
 from erag_ray.report.console import show
-
-
-@pytest.fixture
-def walked(tmp_path: pathlib.Path, reads_here: list[int]) -> Tiny:
-    tiny = three(tmp_path)
-    make_tables(tiny)
-    return tiny
 
 
 def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Path) -> None:
@@ -38,10 +31,14 @@ def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Pa
 
 
 @pytest.mark.long
-def test_the_caption_says_why_cells_are_empty(walked: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_caption_says_why_cells_are_empty(
+    tmp_path: pathlib.Path, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = three(tmp_path)
+    make_tables(tiny)
     # so few questions would all be dashes
     monkeypatch.setattr("erag_ray.analyses.correlations.MIN_VARIED", 0)
-    text = tables_text(walked).replace("\\_", "_")
+    text = tables_text(tiny).replace("\\_", "_")
     caption = text.split("## Table 1: bm25, 3 documents")[1].split("\n## ")[0].strip().splitlines()[-1]
     assert "contains_answer_dpr, contains_answer_kilt not applicable to fever, wow" in caption
     assert "scored by exact_match" in caption

@@ -16,12 +16,7 @@ from tiny import Tiny, make_tables, table
 from erag_ray.analyses.cell_shares import CELL_SHARES
 from erag_ray.analyses.columns import PER_QUERY, by_dataset
 from erag_ray.analyses.evaluation import evaluate
-from erag_ray.analyses.slices import (
-    SLICE_COMPARISONS,
-    SLICE_MEANS,
-    slice_comparisons,
-    slice_means,
-)
+from erag_ray.analyses.slices import SLICE_COMPARISONS, SLICE_MEANS, slice_comparisons, slice_means
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared

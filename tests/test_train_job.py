@@ -89,5 +89,7 @@ def test_workers_that_get_no_cpus_end_the_job(
     # of a minute each
     monkeypatch.setattr(workers, "NUM_STARTS", 1)
     monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "1")
-    with pytest.raises(JobError, match=r"1 workers with \{'CPU': \d\.?0?\} each do not start; .*CPU 4"):
+    with pytest.raises(
+        JobError, match=r"1 workers with \{'CPU': \d\.?0?\} each do not start; the nodes have .*CPU 4"
+    ):
         train(tiny_training(tmp_path))

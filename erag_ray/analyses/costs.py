@@ -107,8 +107,9 @@ def cost_text(costs: pl.DataFrame) -> str:
 def _amounts(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the tokens, seconds and price of requests."""
     if row["num_reader_calls"]:
-        tokens = row["num_prompt_tokens"]
-        yield f"{f'{tokens / 1e6:,.1f} million' if tokens >= 1e6 else f'{tokens:,}'} prompt tokens"
+        count = row["num_prompt_tokens"]
+        tokens = f"{count / 1e6:,.1f} million" if count >= 1e6 else f"{count:,}"
+        yield f"{tokens} prompt tokens"
         yield f"{duration(row['device_seconds'])} of reader time"
     if row["price"] is not None:
         yield f"price {row['price']:.4f}"

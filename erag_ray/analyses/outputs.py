@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.contract import READER, Analysis, Results, View
-from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.formats import counted, number, quoted
 from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Table
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
@@ -150,7 +149,7 @@ def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[st
             )
 
 
-ANALYSIS = Analysis(shows=(OUTPUTS, COMMON_OUTPUTS, MEANS), show=show, show_all=show_all, group=READER)
+ANALYSIS = Analysis(shows=(OUTPUTS, COMMON_OUTPUTS), show=show, show_all=show_all, group=READER)
 
 
 ODD_JUDGEMENTS = 0.01

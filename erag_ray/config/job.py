@@ -46,6 +46,8 @@ KNOWN = "known"
 """The slice by whether the reader answers a question without passages."""
 PAGE = "page"
 """The clusters of questions with the same first gold page."""
+RETRIEVAL = "retrieval"
+"""Folder inside ``out`` with the runs that a job makes."""
 
 
 class JobConfig(PassageKeys, QuestionKeys):
@@ -379,7 +381,7 @@ class JobConfig(PassageKeys, QuestionKeys):
                 retrievers=searching,
                 depth=self.retrieval_depth or self.depth,
                 search=self.search,
-                out="/".join([self.out.rstrip("/"), "retrieval", *filter(None, [corpus])]),
+                out="/".join([self.out.rstrip("/"), RETRIEVAL, *filter(None, [corpus])]),
                 progress=self.progress,
             )
             for corpus, searching in retrievers.items()

@@ -22,6 +22,11 @@ SPEED_KEYS = (
     "api_key_env", "price_per_million",
 )  # fmt: skip
 """Keys that do not change what a model says."""
+FORM_KEYS = (
+    "max_prompt_tokens", "max_new_tokens", "prompt", "family", "titles", "num_examples", "stop_at_newline",
+    "ask_to_abstain",
+)  # fmt: skip
+"""Keys that are in the form of each request, not in the model's fingerprint."""
 NEW_KEYS = {"titles": True, "engine_args": {}, "ask_to_abstain": True}
 """Keys that tables of older versions lack, and what they had in their place."""
 

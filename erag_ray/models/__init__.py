@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import FORM_KEYS, ReaderConfig, output_settings
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.budget import Budget, TokenCounts
 from erag_ray.models.function import Reader, register_function
@@ -76,8 +76,9 @@ def fingerprint_fields_of(model: Model) -> dict[str, object]:
     Raises:
         InputError: user code raises, or its fields cannot be hashed.
     """
-    config, unset = model.config, ReaderConfig()
-    settings = {} if config.kind in MODELS else {key: getattr(config, key) for key in OF_OUTPUT}
+    config, unset, elsewhere = model.config, ReaderConfig(), ("kind", "options", *FORM_KEYS)
+    settings = {} if config.kind in MODELS else output_settings(config)
+    settings = {key: value for key, value in settings.items() if key not in elsewhere}
     with checking(f"reader.kind: {config.kind}: fingerprint_fields", type(model)):
         fields = {key: value for key, value in settings.items() if value != getattr(unset, key)}
         fields |= model.fingerprint_fields()
@@ -145,10 +146,6 @@ def model_id(model: Model, fields: Mapping[str, object] | None = None) -> str:
     return f"{kind}-{fingerprint(fields or fingerprint_fields_of(model))[:16]}"
 
 
-OF_OUTPUT = (
-    "model", "model_revision", "revision", "dtype", "api", "temperature", "extra_body", "engine_args",
-)  # fmt: skip
-"""Keys of a reader, beside its options and its form, that can change what it says."""
 MODELS = {
     "fid": "erag_ray.models.t5.model:T5Model",
     "ipa": "erag_ray.models.t5.model:T5Model",

@@ -160,10 +160,8 @@ def wilson(events: Sequence[bool], confidence: float, clusters: Clusters = None)
         plain = share * (1 - share)
         size = min(count, count * plain / variance) if variance and plain else number
     z = float(stats.norm.ppf((1 + confidence) / 2))
-    middle, half = (
-        share + z * z / (2 * size),
-        z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2),
-    )
+    middle = share + z * z / (2 * size)
+    half = z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
     low, high = ((middle + side * half) / (1 + z * z / size) for side in (-1, 1))
     return share, low if share else 0.0, high if share < 1 else 1.0
 

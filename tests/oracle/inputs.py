@@ -83,15 +83,17 @@ class World:
     def ids(self, dataset: str) -> list[str]:
         return sorted(name for name, one in self.questions.items() if one.dataset == dataset)
 
+    def cluster(self, query_id: str) -> str | None:
+        value = self.questions[query_id].record.get(self.config["clusters"])
+        return None if value is None else str(value)
+
     def in_clusters(self, dataset: str) -> tuple[list[str], list[int] | None]:
         """A dataset's questions, those of the largest cluster first, and each one's number; None: each by itself."""
         if self.config["clusters"] is None:
             return self.ids(dataset), None
         members: dict[Any, list[str]] = {}
         for name in self.ids(dataset):
-            members.setdefault(self.questions[name].record.get(self.config["clusters"], (name,)), []).append(
-                name
-            )
+            members.setdefault(self.cluster(name) or (name,), []).append(name)
         groups = [*enumerate(sorted(members.values(), key=len, reverse=True))]
         return [one for _, group in groups for one in group], [at for at, group in groups for _ in group]
 

@@ -245,13 +245,7 @@ def input_tables(readings: Readings) -> dict[str, list[Row]]:
             for repeat, row in enumerate(readings.answers(one, docs), 1)
             if readings.kinds
         ],
-        "clusters": [
-            (
-                one.query_id,
-                None if (value := one.record.get(world.config["clusters"])) is None else str(value),
-            )
-            for one in questions
-        ],
+        "clusters": [(name, world.cluster(name)) for name in world.questions],
         "list_outputs": [
             (reader[one], run, one, depth, readings.output(one, docs)) for run, one, depth, docs in lists
         ],

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.parts.formats import counted
+from erag_ray.config.job import RETRIEVAL
 from erag_ray.extras.gate.side import Side
 from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import CORPUS
@@ -131,14 +132,13 @@ def _lists(baseline: Side, candidate: Side, depth: int) -> Iterator[Difference]:
 
 def _source(path: str | None) -> str:
     """Return a file's path; of one that its job has made, that below the job's folder."""
-    return str(path).rpartition("/retrieval/")[2]
+    return str(path).rpartition(f"/{RETRIEVAL}/")[2]
 
 
 def _passages(side: Side) -> list[str]:
     """Return the files of the passages that the lists of a side are from."""
     corpus = side.settings.get("run_corpora", {}).get(side.run)
-    searched = side.settings["corpora"][corpus] if corpus else side.settings
-    return [*searched["passages"]]
+    return list((side.settings["corpora"][corpus] if corpus else side.settings)["passages"])
 
 
 def _corpora(baseline: Side, candidate: Side) -> Iterator[Difference]:

@@ -123,16 +123,18 @@ def _origin(job: LabelledJob, config: ExportConfig) -> str:
     made_with, manifest = job.manifest["config"], job.manifest
     version = manifest.get("packages", {}).get("erag-ray") or manifest.get("commit") or "unknown"
     reader, score_only = made_with.get("reader", {}), made_with.get("score_only")
-    shown = {name: str(reader[name]).rstrip("/") for name in PUBLIC if reader.get(name)}
-    # without the folders of a path of this machine
-    named = {name: os.path.basename(text) if os.path.isabs(text) else text for name, text in shown.items()}
-    settings = ", ".join(f"{name} `{text}`" for name, text in named.items())
+    settings = ", ".join(f"{name} `{_public(reader[name])}`" for name in PUBLIC if reader.get(name))
     cut = f" Outputs with single documents end early (`score_only: {score_only}`)." if score_only else ""
     return (
         f"By `erag-ray export` of erag_ray (labels by version {version}, digest `{content_digest(manifest)}`), "
         f"annotator `{config.annotator}`, threshold {job.threshold:g}, seed {config.seed}. Reader: "
         f"{settings or 'none'}.{cut} The labels hold for this reader: another may be helped by other documents."
     )
+
+
+def _public(setting: object) -> str:
+    """Return a setting as text, without the folders of a path of this machine."""
+    return os.path.basename(str(setting).rstrip("/")) if os.path.isabs(str(setting)) else str(setting)
 
 
 def _licence(config: ExportConfig) -> str:

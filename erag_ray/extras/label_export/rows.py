@@ -162,7 +162,7 @@ def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
         annotators = ", ".join(job.labels["annotator"].unique().sort())
         text = f"{config.job} has no labels by {config.annotator}, but by {annotators}"
         raise InputError([f"annotator: {text}. Choose one of these, or add it to the job's annotators"])
-    if label_sign(config.annotator, job.queries["score"][0]) < 1:
+    if min(label_sign(config.annotator, score) for score in job.queries["score"].unique()) < 1:
         raise InputError([f"annotator: a larger label by {config.annotator} is not better. Choose another"])
     harmful = _harmful(job, config).select(*PAIR, is_harmful=pl.lit(True))
     texts = job.corpus.select("doc_id", passage=SEARCHED["title_and_text"](job.corpus).str.strip_chars())

@@ -11,7 +11,7 @@ from typing import Any
 from erag_ray.annotators import request_specs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import FORM_KEYS, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.pending import Use
 from erag_ray.measures.scores import JUDGED, score_named
@@ -36,16 +36,6 @@ from erag_ray.store.stages.memory import shared
 from erag_ray.support.errors import InputError
 from erag_ray.support.user_code import checking
 
-FORM_KEYS = (
-    "max_prompt_tokens",
-    "max_new_tokens",
-    "prompt",
-    "family",
-    "titles",
-    "num_examples",
-    "stop_at_newline",
-    "ask_to_abstain",
-)
 _KEYS = "|".join(field.name for field in dataclasses.fields(ReaderConfig))
 _READER_KEY = re.compile(rf"(?<![\w./~\\-])reader\.(?=prompt\.\w|(?:{_KEYS})(?![\w/\\-]|\.\w))")
 """The beginning of a key of the reader in a message, and not of a file that is called so."""
