@@ -35,8 +35,9 @@ study: .venv/installed  ## which label predicts the end-to-end score, and what e
 chat-study: export ERAG_RAY_CHAT := $(or $(ERAG_RAY_CHAT),Qwen/Qwen2.5-Coder-0.5B-Instruct)
 chat-study: .venv/installed  ## the same for a chat reader that may abstain, on real questions in the folder ERAG_RAY_DATA: two hours on two cores
 	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/hotpot500.yaml
-	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/kilt_mini.yaml
-	$(BIN)/python notebooks/study.py results/study/chat results/study/hotpot500 results/study/kilt_mini
+	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/nq.yaml
+	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/squad.yaml
+	$(BIN)/python notebooks/study.py results/study/chat results/study/hotpot500 results/study/nq results/study/squad
 
 reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again from nothing, and its quality
 	$(BIN)/python jobs/world.py --config jobs/reader/world.yaml
