@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
+import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from tiny import PASSAGES, QUESTIONS
 
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
-from erag_ray.retrieve.analysers import English
+from erag_ray.retrieve.analysers import English, analyser_settings
 from erag_ray.retrieve.lists import best
 from erag_ray.retrieve.passage_fields import title_and_first_sentence
 
@@ -70,6 +73,15 @@ def plain_bm25(query: str, texts: dict[str, str], k1: float, b: float) -> dict[s
             count = held.count(term)
             scores[name] += idf * count / (count + k1 * (1 - b + b * len(held) / mean_length))
     return {name: score for name, score in scores.items() if score}
+
+
+def test_an_analyser_from_outside_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "my_words", types.SimpleNamespace(plain=str.split))
+    rules = []
+    for code in "aab":
+        monkeypatch.setattr(inspect, "getsource", lambda module, code=code: code)
+        rules.append(analyser_settings("my_words:plain")["rule"])
+    assert rules[0] == rules[1] != rules[2]
 
 
 TEXTS = {

@@ -161,6 +161,8 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
     records += [
         {"query_id": "q1", "doc_id": "d77", "verdict": 1},
         {"query_id": "q1", "run": "third", "verdict": 1},
+        # of the list of 3 documents too, which has a verdict that says so
+        {"query_id": "q1", "run": "bad", "verdict": "q1" in RIGHT["bad", 3]},
     ]
     tiny = judged(compared, records)
     compare(tiny)

@@ -80,12 +80,13 @@ def cost_table(costs: pl.DataFrame) -> Table:
 
 
 def sum_costs(costs: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """Sum up COSTS by columns; no price is null, and memory is the largest."""
+    """Sum up COSTS by columns; no price is null, and memory is the largest; ``priced`` reader calls have a price."""
     price = pl.col("price")
     sums = [
         pl.col("^(num_.*|.*seconds)$").sum(),
         pl.when(price.count() > 0).then(price.sum()),
         pl.col("peak_memory_bytes").max(),
+        pl.col("num_reader_calls").filter(price.is_not_null()).sum().alias("priced"),
     ]
     return costs.group_by(by, maintain_order=True).agg(sums) if by else costs.select(sums)
 
@@ -112,7 +113,9 @@ def _amounts(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{tokens} prompt tokens"
         yield f"{duration(row['device_seconds'])} of reader time"
     if row["price"] is not None:
-        yield f"price {row['price']:.4f}"
+        num_calls, priced = row["num_reader_calls"], row["priced"]
+        part = f" of {priced:,} of {num_calls:,} requests (the others have none)" * (priced < num_calls)
+        yield f"price {row['price']:.4f}{part}"
 
 
 ANALYSIS = Analysis(shows=(COSTS,), show_all=show_all, section="costs")

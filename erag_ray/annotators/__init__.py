@@ -62,32 +62,11 @@ from erag_ray.support.registry import find_instance
 from erag_ray.support.user_code import running
 
 __all__ = [
-    "ANNOTATORS",
-    "PAIR",
-    "PER_QUESTION",
-    "SUFFICES",
-    "TAIL",
-    "Annotator",
-    "Evidence",
-    "RequestSpec",
-    "agreement_sign",
-    "annotate",
-    "annotator_named",
-    "applicable_queries",
-    "closed_book_answers",
-    "every_pair",
-    "fact_labels",
-    "judged_pairs",
-    "kind_of_labels",
-    "label_sign",
-    "likelihood_noise",
-    "no_documents",
-    "request_specs",
-    "requested_measures",
-    "score_rows",
-    "unrelated_pairs",
-    "uses",
-]
+    "ANNOTATORS", "PAIR", "PER_QUESTION", "SUFFICES", "TAIL", "Annotator", "Evidence", "RequestSpec",
+    "agreement_sign", "annotate", "annotator_named", "applicable_queries", "closed_book_answers", "every_pair",
+    "fact_labels", "judged_pairs", "kind_of_labels", "label_sign", "likelihood_noise", "no_documents",
+    "request_specs", "requested_measures", "score_rows", "unrelated_pairs", "uses",
+]  # fmt: skip
 
 
 def _has_short_answers(evidence: Evidence) -> pl.Expr:

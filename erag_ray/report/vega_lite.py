@@ -30,15 +30,8 @@ COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#99
 GREY = "#999999"
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3), (10, 2, 2, 2, 2, 2))
 SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-)
+    "circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left",
+)  # fmt: skip
 # a tall narrow bar: visible behind a circle at the same position
 INTERVAL_SHAPES = ("circle", "M-.3,-1.6L.3,-1.6L.3,1.6L-.3,1.6Z", *SHAPES[1:])
 

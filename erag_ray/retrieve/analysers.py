@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import bm25s
 import Stemmer
 
+from erag_ray.store.fingerprints import code_stamp
 from erag_ray.support.registry import find
 
 # a word includes what an apostrophe joins to it: the stemmer strips a possessive 's
@@ -82,7 +83,8 @@ def analyser_settings(name: str) -> dict[str, str | None]:
     """Return all that an analyser's words depend on: its name, its description, the versions of its packages."""
     packages = ("bm25s", "PyStemmer") if name == "english" else ("kiwipiepy", "kiwipiepy_model")
     versions = {package: importlib.metadata.version(package) for package in packages if name in ANALYSERS}
-    return {"name": name, "rule": getattr(analyser_named(name), "settings", None), **versions}
+    rule = getattr(analyser_named(name), "settings", None) or code_stamp(name)
+    return {"name": name, "rule": rule, **versions}
 
 
 ANALYSERS: dict[str, type[Analyser]] = {"english": English, "korean": Korean}

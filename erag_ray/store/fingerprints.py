@@ -8,10 +8,12 @@ import datetime
 import functools
 import hashlib
 import importlib.metadata
+import inspect
 import json
 import os
 import pathlib
 import subprocess
+import sys
 import uuid
 from collections.abc import Mapping
 
@@ -119,6 +121,12 @@ def provenance_of_code() -> dict[str, object]:
     except (OSError, subprocess.SubprocessError):
         commit = None
     return {"packages": _versions(), "commit": commit}
+
+
+def code_stamp(name: str) -> str | None:
+    """Return the fingerprint of the module of a ``package.module:name`` that is loaded; None for another name."""
+    module, colon, _ = name.partition(":")
+    return fingerprint(inspect.getsource(sys.modules[module])) if colon else None
 
 
 @functools.cache

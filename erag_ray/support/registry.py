@@ -19,15 +19,8 @@ from erag_ray.support.user_code import fault_of
 
 T = TypeVar("T")
 OF_MODELS = (
-    "bm25s",
-    "faiss",
-    "huggingface_hub",
-    "ray",
-    "sentence_transformers",
-    "Stemmer",
-    "torch",
-    "transformers",
-)
+    "bm25s", "faiss", "huggingface_hub", "ray", "sentence_transformers", "Stemmer", "torch", "transformers",
+)  # fmt: skip
 """Packages that come with the extras cpu and gpu."""
 
 

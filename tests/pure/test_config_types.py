@@ -119,16 +119,8 @@ def test_a_wrong_type_on_the_command_line_is_one_message(capsys: pytest.CaptureF
 def test_a_wrong_type_from_python_is_one_message_before_anything_is_written(tmp_path: pathlib.Path) -> None:
     given = {**GIVEN, "reader": er.Function(list, name="mine", revision="1")}
     arguments = {
-        "queries",
-        "runs",
-        "retrievers",
-        "passages",
-        "outputs",
-        "out",
-        "reader",
-        "judge",
-        "auxiliary_reader",
-    }
+        "queries", "runs", "retrievers", "passages", "outputs", "out", "reader", "judge", "auxiliary_reader",
+    }  # fmt: skip
     for path, value in [
         *cases(JobConfig),
         (("depth",), "1"),

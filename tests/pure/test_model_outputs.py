@@ -61,22 +61,10 @@ THINKING = {
     "<think>Graz?</think>": "",
 }
 PLAIN = [
-    "Orla",
-    "a <think> b",
-    "Orla <think>or Graz</think> it is",
-    "In <thinking> tags",
-    "Orla</s>Graz",
-    "<|im_end|> is a token",
-    "analysis of variance",
-    "<answer>Orla</answer>",
-    "<think/>Orla",
-    "<think />Orla",
-    "<|im_start|> opens a turn",
-    "a < b </ c",
-    "[1]",
-    "the end tag </rationale> closes it",
-    "",
-]
+    "Orla", "a <think> b", "Orla <think>or Graz</think> it is", "In <thinking> tags", "Orla</s>Graz",
+    "<|im_end|> is a token", "analysis of variance", "<answer>Orla</answer>", "<think/>Orla", "<think />Orla",
+    "<|im_start|> opens a turn", "a < b </ c", "[1]", "the end tag </rationale> closes it", "",
+]  # fmt: skip
 END_TOKENS = (
     "</s> <|im_end|> <|eot_id|> <|endoftext|> <end_of_turn> <|end|> <|return|> <|end_of_text|> <eos> <pad> "
     "<|END_OF_TURN_TOKEN|> <\uff5cend\u2581of\u2581sentence\uff5c> [|endofturn|] <seed:eos> <turn|> [EOS] "
@@ -116,15 +104,9 @@ def test_what_has_no_whole_tag_is_only_stripped(text: str) -> None:
 
 
 OPENINGS = (
-    "<s>",
-    "<bos>",
-    "<|begin_of_text|>",
-    "<|START_RESPONSE|>",
-    "<|begin_of_box|>",
-    "<|im_start|>assistant\n",
-    "<|start_header_id|>assistant<|end_header_id|>\n\n",
-    "<start_of_turn>model\n",
-)
+    "<s>", "<bos>", "<|begin_of_text|>", "<|START_RESPONSE|>", "<|begin_of_box|>", "<|im_start|>assistant\n",
+    "<|start_header_id|>assistant<|end_header_id|>\n\n", "<start_of_turn>model\n",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("opening", OPENINGS)

@@ -289,7 +289,8 @@ def test_the_cost_of_all_runs_is_beside_that_of_the_last() -> None:
     before = [costs(num_requests=0, num_reader_calls=4650, price=1.25, job=job) for job in "ab"]
     assert cost_text(pl.concat([costs(), *before])) == (
         "7,329 requests, 12 of them new in the last run, 9,300 in 2 runs before; last run: 1.7 million prompt tokens, "
-        "2.9 min of reader time; all runs: 5.1 million prompt tokens, 8.7 min of reader time, price 2.5000"
+        "2.9 min of reader time; all runs: 5.1 million prompt tokens, 8.7 min of reader time, "
+        "price 2.5000 of 9,300 of 9,312 requests (the others have none)"
     )
 
 

@@ -6,11 +6,9 @@ Memory: one part for each process, and eight bytes for each page in the job, to 
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -24,7 +22,7 @@ from erag_ray.data.files.jsonl import Paths, Span, listed, numbered
 from erag_ray.data.passages.load import CORPUS_COLUMNS
 from erag_ray.data.passages.pages import page_spans, read_pages
 from erag_ray.data.passages.splitters import Splitter, splitter_named
-from erag_ray.store.fingerprints import file_stamp, fingerprint
+from erag_ray.store.fingerprints import code_stamp, file_stamp, fingerprint
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CORPUS
 from erag_ray.store.sharded_tasks import Do, Tasks, do_tasks, open_array, part, undone, write_array
@@ -85,8 +83,8 @@ def make_corpus(
     splitter_named(splitter)
     paths = listed(knowledge_source)
     stamps = {path: file_stamp(path) for path in paths}
-    if ":" in splitter:
-        stamps[splitter] = fingerprint(inspect.getsource(sys.modules[splitter.partition(":")[0]]))
+    if stamp := code_stamp(splitter):
+        stamps[splitter] = stamp
     tables = TableStore(out)
     manifest = tables.manifest_if_whole(CORPUS)
     if manifest and manifest["config"].get("splitter") == splitter and manifest["inputs"] == stamps:

@@ -117,17 +117,13 @@ def _report(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame]) -
         Finding(topic="cost", text=f"cost of {name}: {cost_text(result[COSTS])}")
         for name, result in results.items()
     ]
+    ordered = tuple(sorted(verdicts, key=lambda one: one.dataset))
+    notes = (note for result in results.values() for note in (*result.missing, *result.notes))
     return Report(
         title=QUESTION,
-        verdict=Verdict(
-            question=QUESTION,
-            datasets=tuple(sorted(verdicts, key=lambda one: one.dataset)),
-            findings=tuple(findings),
-        ),
+        verdict=Verdict(question=QUESTION, datasets=ordered, findings=tuple(findings)),
         sections=tuple(_section(config, tables, dataset) for dataset in datasets),
-        notes=tuple(
-            dict.fromkeys(note for result in results.values() for note in (*result.missing, *result.notes))
-        ),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

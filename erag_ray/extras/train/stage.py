@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,14 +25,8 @@ from erag_ray.support.logs import say
 SETTINGS = "training.json"
 # keys that affect only speed, memory and location
 FREE_KEYS = (
-    "out",
-    "progress",
-    "num_workers",
-    "ray_address",
-    "save_steps",
-    "micro_batch_tokens",
-    "gradient_checkpointing",
-)
+    "out", "progress", "num_workers", "ray_address", "save_steps", "micro_batch_tokens", "gradient_checkpointing",
+)  # fmt: skip
 
 
 def train(config: TrainConfig) -> None:
@@ -163,6 +158,9 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     # torch and transformers take seconds to import: not before all files are right
     from erag_ray.extras.train.scratch.start import prepare_start
 
+    if config.scratch and not Folder(config.out).exists(SETTINGS):
+        # of a job that ended before its settings were sealed
+        shutil.rmtree(config.start_reader.model or "", ignore_errors=True)
     prepare_start(config, examples)
     TableStore(config.out).write_manifest(settings(config), name=SETTINGS)
     return examples

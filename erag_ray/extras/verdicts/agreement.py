@@ -129,12 +129,17 @@ def with_interval(
 
 
 def judged_items(evaluation: Evaluation) -> pl.DataFrame:
-    """Return the items with verdicts: VERDICTS by item, with lists of raters and verdicts, and the depth in UTILITY."""
+    """Return the items with verdicts: VERDICTS by item, with lists of raters and verdicts, and the depth in UTILITY.
+
+    Of two verdicts of a rater on an output, one that names no depth does not count.
+    """
     deepest = evaluation.utility.group_by("run_id").agg(deepest=pl.col("depth").max())
     verdicts = evaluation.tables.read(VERDICTS).join(deepest, on="run_id", how="left", maintain_order="left")
     depth = pl.when(pl.col("depth") > 0).then("depth").otherwise(pl.col("deepest").fill_null(0))
+    item = ["query_id", "run_id", "doc_id", "rater"]
     return (
-        verdicts.with_columns(depth=depth)
+        verdicts.with_columns(depth=depth, given="depth")
+        .filter(pl.col("given") == pl.col("given").max().over(*item, "depth"))
         .group_by("query_id", "run_id", "depth", "doc_id", maintain_order=True)
         .agg("rater", "verdict", accepted=pl.col("verdict").sum(), number=pl.len())
     )

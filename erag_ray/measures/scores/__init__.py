@@ -49,27 +49,10 @@ from erag_ray.support.registry import find_instance
 from erag_ray.support.user_code import with_guards
 
 __all__ = [
-    "COMPARISONS",
-    "ENGLISH",
-    "JUDGED",
-    "JUDGEMENTS",
-    "SCORES",
-    "SHORT_ANSWERS",
-    "UNSPACED",
-    "Score",
-    "Scoring",
-    "check_language",
-    "has_word",
-    "in_language",
-    "is_language_score",
-    "needs_judgement",
-    "normalize_answer",
-    "score_named",
-    "score_outputs",
-    "score_sign",
-    "usable_answers",
-    "whole_words",
-]
+    "COMPARISONS", "ENGLISH", "JUDGED", "JUDGEMENTS", "SCORES", "SHORT_ANSWERS", "UNSPACED", "Score", "Scoring",
+    "check_language", "has_word", "in_language", "is_language_score", "needs_judgement", "normalize_answer",
+    "score_named", "score_outputs", "score_sign", "usable_answers", "whole_words",
+]  # fmt: skip
 
 
 def score_named(name: str) -> Score:
