@@ -19,8 +19,8 @@ from scripts import python
 from tiny import Tiny, compare, job_command, passage_line
 
 from erag_ray.analyses.means import MEANS
-from erag_ray.cli import paths as reaching
-from erag_ray.cli.paths import check_access
+from erag_ray.cli import job as reaching
+from erag_ray.cli.job import check_access
 from erag_ray.config.job import JobConfig
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics

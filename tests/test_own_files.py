@@ -24,8 +24,7 @@ from scripts import python
 from tiny import Tiny, job_command, write_tiny
 
 from erag_ray.cli import jobs
-from erag_ray.cli.job import run
-from erag_ray.cli.paths import check_inputs
+from erag_ray.cli.job import check_inputs, run
 from erag_ray.config.report import ReportConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.extras.gate.config import GateConfig

@@ -22,8 +22,7 @@ from tiny import PASSAGES, QUESTIONS
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English, analyser_settings
-from erag_ray.retrieve.lists import best
-from erag_ray.retrieve.passage_fields import title_and_first_sentence
+from erag_ray.retrieve.lists import best, title_and_first_sentence
 
 # --- the floor ---
 

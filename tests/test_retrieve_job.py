@@ -17,7 +17,7 @@ from tiny import BM25, BOTH, PASSAGES, QUESTIONS, Tiny, config_of, kilt_line, pa
 
 from erag_ray.analyses import retrieval_measures as sanity
 from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
-from erag_ray.cli.paths import check_inputs
+from erag_ray.cli.job import check_inputs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.data.files.diagnostics import Diagnostics

@@ -193,57 +193,38 @@ ANSWERS = RequestSpec(ANSWER)
 ABSTENTIONS = RequestSpec(NO_RESPONSE)
 LIKELIHOODS = RequestSpec(GOLD_LIKELIHOOD)
 JUDGEMENTS = RequestSpec(RELEVANCE, judged_pairs)
-SPANS = "short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages"
-GOLD = "questions with gold pages or passages"
+_by_reader = functools.partial(Annotator, fills=READER)
+_by_score = functools.partial(Annotator, fills=READER | SCORE)
+_of_short_answers = functools.partial(
+    Annotator,
+    applies=_has_short_answers,
+    applies_to="short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages",
+    kind="binary",
+)
+_of_gold = functools.partial(Annotator, applies=_has_gold, applies_to="questions with gold pages or passages")
 
 ANNOTATORS: dict[str, Annotator] = {
     annotator.name: annotator
     for annotator in (
-        Annotator(
-            name="erag",
-            function=erag,
-            kind=None,
-            requests=(ANSWERS,),
-            fills=READER | SCORE,
-            is_utility_of_one=True,
-        ),
-        Annotator(
+        _by_score(name="erag", function=erag, kind=None, requests=(ANSWERS,), is_utility_of_one=True),
+        _by_score(
             name="erag_facts",
             function=erag_facts,
             applies=_has_facts,
             applies_to="questions with several facts (answers_all)",
             kind="graded",
             requests=(ANSWERS,),
-            fills=READER | SCORE,
             measures=tuple(FACT_MEASURES),
             uses_facts=True,
         ),
-        Annotator(
-            name="contains_answer_dpr",
-            function=contains_answer_dpr,
-            applies=_has_short_answers,
-            applies_to=SPANS,
-            kind="binary",
-        ),
-        Annotator(
-            name="contains_answer_kilt",
-            function=contains_answer_kilt,
-            applies=_has_short_answers,
-            applies_to=SPANS,
-            kind="binary",
-        ),
-        Annotator(name="provenance", function=provenance, applies=_has_gold, applies_to=GOLD, kind="binary"),
+        _of_short_answers(name="contains_answer_dpr", function=contains_answer_dpr),
+        _of_short_answers(name="contains_answer_kilt", function=contains_answer_kilt),
+        _of_gold(name="provenance", function=provenance, kind="binary"),
         Annotator(name="llm_relevance", function=llm_relevance, kind="binary", requests=(JUDGEMENTS,)),
         Annotator(
             name="llm_relevance_graded", function=llm_relevance_graded, kind="graded", requests=(JUDGEMENTS,)
         ),
-        Annotator(
-            name="gold_likelihood",
-            function=gold_likelihood,
-            kind="graded",
-            requests=(LIKELIHOODS,),
-            fills=READER,
-        ),
+        _by_reader(name="gold_likelihood", function=gold_likelihood, kind="graded", requests=(LIKELIHOODS,)),
         Annotator(
             name="erag_auxiliary",
             function=erag_auxiliary,
@@ -257,46 +238,37 @@ ANNOTATORS: dict[str, Annotator] = {
             kind="graded",
             requests=(RequestSpec(AUXILIARY_LIKELIHOOD),),
         ),
-        Annotator(
-            name="gain",
-            function=gain,
-            kind="signed",
-            requests=(ANSWERS, RequestSpec(ANSWER, no_documents)),
-            fills=READER | SCORE,
+        _by_score(
+            name="gain", function=gain, kind="signed", requests=(ANSWERS, RequestSpec(ANSWER, no_documents))
         ),
-        Annotator(
+        _by_reader(
             name="gain_likelihood",
             function=gain_likelihood,
             kind="signed",
             requests=(LIKELIHOODS, RequestSpec(GOLD_LIKELIHOOD, unrelated_pairs)),
-            fills=READER,
         ),
-        Annotator(name="usable", function=usable, kind="graded", requests=(ABSTENTIONS,), fills=READER),
-        Annotator(
+        _by_reader(name="usable", function=usable, kind="graded", requests=(ABSTENTIONS,)),
+        _by_score(
             name="udcg",
             function=functools.partial(udcg, relevance=erag),
             kind="signed",
             requests=(ABSTENTIONS, ANSWERS),
-            fills=READER | SCORE,
             measures=("UDCG",),
             uses_threshold=True,
         ),
-        Annotator(
+        _of_gold(
             name="udcg_provenance",
             function=functools.partial(udcg, relevance=provenance),
-            applies=_has_gold,
-            applies_to=GOLD,
             kind="signed",
             requests=(ABSTENTIONS,),
             fills=READER,
             measures=("UDCG",),
         ),
-        Annotator(
+        _by_score(
             name="distracting",
             function=functools.partial(distracting, relevance=erag),
             kind="binary",
             requests=(ABSTENTIONS, ANSWERS),
-            fills=READER | SCORE,
             measures=("P",),
             uses_threshold=True,
             sign=-1,

@@ -117,11 +117,8 @@ def check_reader_names(reader: ReaderConfig) -> Sequence[str]:
 def evaluation_notes(config: JobConfig) -> list[str]:
     """Return notes on what is not evaluated: cut-offs beyond the depth of the lists, pooled ideals across corpora."""
     diagnostics = Diagnostics()
-    beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
-    if beyond:
-        diagnostics.warning(
-            f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond)
-        )
+    beyond = pl.Series([cutoff for cutoff in config.cutoffs if cutoff > config.depth])
+    diagnostics.warn_each(f"cut-offs beyond depth {config.depth}, left out", beyond)
     corpora = config.searched_corpora
     if len(corpora) < 2:
         return list(diagnostics.warnings)

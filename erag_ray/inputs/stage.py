@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
 from erag_ray.annotators import uses
 from erag_ray.config.job import KNOWN, PAGE, JobConfig
+from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.data.datasets.paths import NO_VALUE
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
 from erag_ray.data.datasets.tasks import Dataset
@@ -186,7 +188,10 @@ def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -
     diagnostics.raise_errors()
 
 
-def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
+def load_all_questions(
+    config: JobConfig | RetrieveConfig, diagnostics: Diagnostics, **more: Any
+) -> LoadedQueries:
+    """Load the questions of a job, not only its sample, with more arguments of `load_queries`."""
     with stage_progress("loading questions", show=config.progress):
         return load_queries(
             config.queries,
@@ -194,15 +199,17 @@ def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
             format=config.query_format,
             fields=config.question_fields,
             dataset=config.dataset,
-            score=config.score,
-            language=config.language,
-            is_chat=config.is_chat,
             triviaqa_questions=config.triviaqa_questions,
             qrels=config.qrels,
             filters=config.filters,
-            slices=_paths(config),
-            clusters=None if config.clusters == PAGE else config.clusters,
+            **more,
         )
+
+
+def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
+    rule = {"score": config.score, "language": config.language, "is_chat": config.is_chat}
+    clusters = None if config.clusters == PAGE else config.clusters
+    return load_all_questions(config, diagnostics, slices=_paths(config), clusters=clusters, **rule)
 
 
 def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame, pl.DataFrame]:

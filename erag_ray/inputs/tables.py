@@ -39,8 +39,16 @@ def check_inputs(
     entries = runs.join(queries, on="query_id", how="semi", maintain_order="left")
     if depth is not None:
         entries = entries.filter(pl.col("rank") <= depth)
-    _check_documents(entries, corpus, diagnostics)
-    _note_white_space(queries["query_id"], entries["doc_id"], diagnostics)
+    absent = entries.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left")
+    unknown = absent.unique(["run_id", "doc_id"], keep="first", maintain_order=True)
+    for (name,), rows in unknown.group_by("run_id", maintain_order=True):
+        kind = f"documents of run {name!r} that are not in the passages"
+        text = "run {run_id!r}, query {query_id!r}: document {doc_id!r} is not in the passages"
+        diagnostics.error_rows(kind, rows, text)
+    ids = pl.concat([queries["query_id"], entries["doc_id"].alias("query_id")])
+    spaced = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]")).unique(maintain_order=True)
+    quoted = pl.Series(map(repr, spaced), dtype=pl.String)
+    diagnostics.warn_each("ids with white space, which TREC files cannot hold", quoted)
 
 
 def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagnostics: Diagnostics) -> None:
@@ -107,23 +115,6 @@ def used_outputs(
     text = "outputs: documents that are in no list of their question, whose outputs are not used"
     diagnostics.warn_each(text, unlisted.select(pl.format("{}: {}", "query_id", "doc_id")).to_series())
     return used.join(unlisted, on=list(GIVEN.key), how="anti", maintain_order="left")
-
-
-def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
-    unknown = runs.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left").unique(
-        ["run_id", "doc_id"], keep="first", maintain_order=True
-    )
-    for (name,), rows in unknown.group_by("run_id", maintain_order=True):
-        kind = f"documents of run {name!r} that are not in the passages"
-        text = "run {run_id!r}, query {query_id!r}: document {doc_id!r} is not in the passages"
-        diagnostics.error_rows(kind, rows, text)
-
-
-def _note_white_space(query_ids: pl.Series, doc_ids: pl.Series, diagnostics: Diagnostics) -> None:
-    ids = pl.concat([query_ids, doc_ids.alias("query_id")])
-    spaced = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]")).unique(maintain_order=True)
-    quoted = pl.Series(map(repr, spaced), dtype=pl.String)
-    diagnostics.warn_each("ids with white space, which TREC files cannot hold", quoted)
 
 
 def resolve_gold(

@@ -1,4 +1,7 @@
-"""Analysers: texts to the words that BM25 counts. A new analyser is one class and one line in `ANALYSERS`."""
+"""Analysers: texts to the words that BM25 counts, in order, with repetitions.
+
+A new analyser is one class, which takes no arguments and is instantiated in each process, and one line in `ANALYSERS`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import importlib.metadata
 import importlib.util
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import bm25s
 import Stemmer
@@ -18,16 +21,6 @@ from erag_ray.support.registry import find
 # a word includes what an apostrophe joins to it: the stemmer strips a possessive 's
 TOKEN = r"(?u)\w+(?:'\w+)*"
 CURLY_APOSTROPHE = "\u2019"
-
-
-class Analyser(Protocol):
-    """A function from texts to words; the class takes no arguments and is instantiated in each process."""
-
-    settings: str
-    package: str | None
-
-    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the words of each text, in order, with repetitions."""
 
 
 class English:
@@ -66,7 +59,7 @@ class Korean:
         return [[token.form for token in tokens] for tokens in self._kiwi.tokenize(clean)]
 
 
-def analyser_named(name: str) -> type[Analyser]:
+def analyser_named(name: str) -> Any:
     """Return an analyser of `ANALYSERS`, or of package.module:name.
 
     Raises:
@@ -87,4 +80,4 @@ def analyser_settings(name: str) -> dict[str, str | None]:
     return {"name": name, "rule": rule, **versions}
 
 
-ANALYSERS: dict[str, type[Analyser]] = {"english": English, "korean": Korean}
+ANALYSERS: dict[str, Any] = {"english": English, "korean": Korean}

@@ -14,8 +14,15 @@ import numpy as np
 import polars as pl
 
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
-from erag_ray.retrieve.lists import FOUND_COLUMNS, QUERIES_PER_TASK, best, candidates, ranked, read_found
-from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.lists import (
+    FOUND_COLUMNS,
+    QUERIES_PER_TASK,
+    SEARCHED,
+    best,
+    candidates,
+    ranked,
+    read_found,
+)
 from erag_ray.retrieve.run import Indexed
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import (
@@ -47,13 +54,8 @@ class Bm25(Indexed):
     @property
     def settings(self) -> Mapping[str, object]:
         """Variant, parameters, what is searched and how it becomes words."""
-        return {
-            "searches": self.config.searches,
-            "k1": self.config.k1,
-            "b": self.config.b,
-            "method": self.config.method,
-            "analyser": analyser_settings(self.config.analyser),
-        }
+        chosen = self.chosen("searches", "k1", "b", "method")
+        return {**chosen, "analyser": analyser_settings(self.config.analyser)}
 
     def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
         """Write the index of CORPUS, in this process: with 4.5 GB of memory for a million passages."""
@@ -75,7 +77,6 @@ class Bm25(Indexed):
         write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
 
     def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
-        """The lists of QUERIES; one that matches nothing has no row."""
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
         analysed = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})

@@ -1,11 +1,17 @@
-"""Ranked lists from the candidates of tasks, with one rule for ties and depth for all retrievers."""
+"""Searched fields of a passage, and ranked lists from the candidates of tasks, with one rule for ties and depth.
+
+A new choice of fields is one function and one line in `SEARCHED`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from erag_ray.data.runs.entries import in_trec_order
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import part, read_frame
 
@@ -19,6 +25,27 @@ LIST_COLUMNS = pl.Schema(
 """RUNS without run_id."""
 FOUND_COLUMNS = pl.Schema({"query": pl.UInt32(), "place": pl.UInt32(), "score": pl.Float64()})
 """Candidates: the number of the query and the document's position in its index, both from 0."""
+FIRST_SENTENCE = r"(?s)^(.*?\w{2,}\p{Pe}?[.!?][\p{Pe}\p{Pf}'\"]*)(?:\s|$)"
+
+
+def title_and_text(corpus: pl.DataFrame) -> pl.Series:
+    return corpus.select(pl.concat_str("title", "text", separator=" ")).to_series()
+
+
+def title_and_first_sentence(corpus: pl.DataFrame) -> pl.Series:
+    """Return title and first sentence of each passage.
+
+    The sentence ends at the first mark after a word of at least two letters (so not after an initial); without one it
+    is the whole passage. An abbreviation ("Dr. ") ends the sentence too early.
+    """
+    first = pl.col("text").str.strip_chars().str.extract(FIRST_SENTENCE).fill_null(pl.col("text"))
+    return corpus.select(pl.concat_str("title", first, separator=" ")).to_series()
+
+
+SEARCHED: dict[str, Callable[[pl.DataFrame], pl.Series]] = {
+    "title_and_text": title_and_text,
+    "title_and_first_sentence": title_and_first_sentence,
+}
 
 
 def read_found(work: Folder, count: int, schema: pl.Schema = FOUND_COLUMNS) -> pl.DataFrame:
@@ -37,7 +64,8 @@ def ranked(hits: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth: 
         depth: length of the lists.
     """
     ordered = hits.sort("query", "score", "place", descending=[False, True, False])
-    top = _cut(ordered, "query", depth)
+    rank = (pl.int_range(pl.len()).over("query") + 1).cast(pl.Int32)
+    top = ordered.with_columns(rank=rank).filter(pl.col("rank") <= depth)
     return pl.DataFrame(
         {
             "query_id": query_ids.gather(top["query"]),
@@ -51,15 +79,8 @@ def ranked(hits: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth: 
 
 def by_score(scored: pl.DataFrame, depth: int) -> pl.DataFrame:
     """Rank scored documents (``query_id, doc_id, score``): best first, ties by descending doc_id."""
-    ordered = scored.sort("query_id", "score", "doc_id", descending=[False, True, True])
-    top = _cut(ordered, "query_id", depth).with_columns(pl.col("score").cast(pl.Float64))
+    top = in_trec_order(scored.cast({"score": pl.Float64}), pl.Float64).filter(pl.col("rank") <= depth)
     return top.select(LIST_COLUMNS.names()).match_to_schema(LIST_COLUMNS)
-
-
-def _cut(ordered: pl.DataFrame, query: str, depth: int) -> pl.DataFrame:
-    """Number each query's rows as ``rank``, and cut at ``depth``."""
-    rank = (pl.int_range(pl.len()).over(query) + 1).cast(pl.Int32)
-    return ordered.with_columns(rank=rank).filter(pl.col("rank") <= depth)
 
 
 def best(scores: npt.NDArray[np.float32], depth: int) -> npt.NDArray[np.intp]:

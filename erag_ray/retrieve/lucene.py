@@ -23,8 +23,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.retrieve.lists import FOUND_COLUMNS, ranked
-from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.lists import FOUND_COLUMNS, SEARCHED, ranked
 from erag_ray.retrieve.run import Indexed
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import Do, read_frame, write_frame
@@ -52,9 +51,7 @@ class Lucene(Indexed):
     def settings(self) -> Mapping[str, object]:
         """Return the searched fields, the parameters, and the version that counts and scores."""
         return {
-            "searches": self.config.searches,
-            "k1": self.config.k1,
-            "b": self.config.b,
+            **self.chosen("searches", "k1", "b"),
             "analyser": "Anserini's English (Porter's stemmer)",
             "pyserini": importlib.metadata.version("pyserini"),
         }
@@ -81,7 +78,6 @@ class Lucene(Indexed):
         write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
 
     def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
-        """Return the lists of QUERIES; one that matches nothing has no row."""
         java = open_java()
         java("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
         searcher = java("io.anserini.search.SimpleSearcher")(index.at("lucene"))

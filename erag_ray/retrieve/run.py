@@ -8,11 +8,12 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import polars as pl
 import pyarrow as pa
 
+from erag_ray.config.inputs import QuestionKeys
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.data.runs.entries import as_entries
 from erag_ray.data.runs.orders import BY_RANK, rising_fault
@@ -26,15 +27,6 @@ from erag_ray.support.errors import InputError
 from erag_ray.support.progress import counted, stage_progress
 from erag_ray.support.user_code import running
 
-QUERY_KEYS = (
-    "queries",
-    "query_format",
-    "question_fields",
-    "qrels",
-    "triviaqa_questions",
-    "dataset",
-    "filters",
-)
 QUERIES_AT_A_TIME = 200
 BROUGHT = ("title", "text", "seconds")
 """What a list may bring along, next to RUNS."""
@@ -74,27 +66,6 @@ class Sources:
     corpus: pl.DataFrame
 
 
-class Index(Protocol):
-    """A searchable index in memory."""
-
-    def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
-        """Return RUNS without run_id, in the order of QUERIES; a query without matches has no row.
-
-        A column ``seconds``, if there is one, is the latency of the query: the same in all rows of a list.
-        """
-
-
-class Searcher(Protocol):
-    """Protocol of outside code with an index in memory, given as a class or an instance."""
-
-    @property
-    def settings(self) -> Mapping[str, object]:
-        """All that the lists depend on, except questions and passages."""
-
-    def index(self, corpus: pl.DataFrame) -> Index:
-        """Index the passages of CORPUS."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retriever(abc.ABC):
     """One way to rank passages, as a config names it."""
@@ -108,6 +79,10 @@ class Retriever(abc.ABC):
     @abc.abstractmethod
     def settings(self) -> Mapping[str, object]:
         """All that the lists depend on, except questions and passages."""
+
+    def chosen(self, *keys: str) -> dict[str, Any]:
+        """Return these keys of the config."""
+        return {key: getattr(self.config, key) for key in keys}
 
     def needs_passages(self, run: Run) -> bool:
         """Return whether the run needs texts of passages."""
@@ -148,7 +123,9 @@ class Run:
         self.work = Folder(f"{out}/work/{self.name}")
         self.tables = TableStore(job.out)
         self.settings = {"kind": retriever.config.kind, **retriever.settings}
-        query_settings = {key: getattr(job, key) for key in (*QUERY_KEYS, "depth")}
+        # of the sample the seal says more
+        keys = {one.name for one in dataclasses.fields(QuestionKeys)} - {"num_queries", "seed"}
+        query_settings = {key: getattr(job, key) for key in (*keys, "depth")}
         of = {other.name: other.made_from["config"] for other in others.values()}
         # sizes of the tasks: an interrupted run resumes only with the same
         self.cut = [job.search.passages_per_shard, QUERIES_PER_TASK, TEXTS_PER_PART, PAIRS_PER_PART]
@@ -235,7 +212,6 @@ class Indexed(Retriever):
         return not (run.index.exists(SEAL) and is_made_from(run.index, _index_made_from(run)))
 
     def prepare(self, run: Run, sources: Sources, do: Do) -> None:
-        """Build the index, unless it exists."""
         if not self.needs_passages(run):
             return
         made_from = _index_made_from(run)
@@ -258,14 +234,17 @@ class InMemory(Retriever):
     """A retriever with an index in memory.
 
     Attributes:
-        code: the `Searcher`, which may be code of the user's own.
+        code: has ``settings``, all that the lists depend on except questions and passages, and ``index(corpus)``, which
+            returns an object with ``search(queries, depth)``: RUNS without run_id, in the order of QUERIES, where a
+            query without matches has no row; a column ``seconds``, if there is one, is the same in all rows of a list.
     """
 
-    code: Searcher
+    code: Any
 
     @property
     def settings(self) -> Mapping[str, object]:
-        return self.code.settings
+        settings: Mapping[str, object] = self.code.settings
+        return settings
 
     def needs_passages(self, run: Run) -> bool:
         return True

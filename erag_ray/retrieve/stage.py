@@ -11,13 +11,13 @@ import polars as pl
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig
-from erag_ray.data.datasets.queries import LoadedQueries, load_queries, sample_loaded
+from erag_ray.data.datasets.queries import LoadedQueries, sample_loaded
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.corpus import make_corpus
 from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
 from erag_ray.data.passages.splitters import splitter_named
 from erag_ray.inputs.settings import attempt, check_writable
-from erag_ray.inputs.stage import ReaderCheck, check_settings
+from erag_ray.inputs.stage import ReaderCheck, check_settings, load_all_questions
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.run import MadeRun, Run, Sources
 from erag_ray.store.fingerprints import file_stamp
@@ -101,19 +101,8 @@ def _checked(config: RetrieveConfig, diagnostics: Diagnostics) -> dict[str, Any]
 
 def load_questions(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQueries:
     """Load the questions of a retrieval job: all, or a sample."""
-    with stage_progress("loading questions", show=config.progress):
-        loaded = load_queries(
-            config.queries,
-            diagnostics,
-            format=config.query_format,
-            fields=config.question_fields,
-            dataset=config.dataset,
-            qrels=config.qrels,
-            triviaqa_questions=config.triviaqa_questions,
-            filters=config.filters,
-            is_scored=False,
-        )
-        return sample_loaded(loaded, config.num_queries, config.seed)
+    loaded = load_all_questions(config, diagnostics, is_scored=False)
+    return sample_loaded(loaded, config.num_queries, config.seed)
 
 
 def passages_of(config: RetrieveConfig) -> list[str]:

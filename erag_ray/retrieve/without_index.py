@@ -24,11 +24,9 @@ class ReciprocalRank(Retriever):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Return k, and the depth to which the runs are read."""
-        return {"rrf_k": self.config.rrf_k, "candidates": self.config.candidates}
+        return self.chosen("rrf_k", "candidates")
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        """Fuse the runs of the config."""
         runs = [run.others[name].read(sources.queries) for name in self.config.of]
         return self.fuse([one.select(LIST_COLUMNS.names()) for one in runs], run.job.depth)
 
@@ -65,7 +63,7 @@ class Random:
         return replace(self, doc_ids=corpus["doc_id"].sort())
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
-        """Implement `Index`; the score is 1 / rank."""
+        """Return the lists of `run.InMemory`; the score is 1 / rank."""
         lists = [self._list(query_id, min(depth, len(self.doc_ids))) for query_id in queries["query_id"]]
         return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *lists])
 

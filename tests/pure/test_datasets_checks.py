@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from gold import gold_of
 
-from erag_ray.data.datasets.queries import PAGE_SET_COLUMNS, QUERY_COLUMNS, LoadedQueries, load_queries
+from erag_ray.data.datasets.queries import COLUMNS, LoadedQueries, load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
 from erag_ray.data.runs.entries import RUN_COLUMNS
@@ -21,7 +21,7 @@ from erag_ray.store import schemas
 
 def queries_of(**answers: list[str]) -> pl.DataFrame:
     rows = [(query, "nq", "?", gold_answers, "exact_match") for query, gold_answers in answers.items()]
-    return pl.DataFrame(rows, schema=QUERY_COLUMNS, orient="row")
+    return pl.DataFrame(rows, schema=COLUMNS["queries"], orient="row")
 
 
 def run_of(name: str, **lists: list[str]) -> pl.DataFrame:
@@ -169,7 +169,6 @@ def test_gold_documents_are_passages_or_pages(
     loaded = LoadedQueries(
         queries=queries,
         provenance=gold_of(documents=[("q1", "d1"), ("q1", "d2")]),
-        page_sets=pl.DataFrame(schema=PAGE_SET_COLUMNS),
         evidence=empty,
         datasets={},
     )

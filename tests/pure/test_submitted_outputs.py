@@ -13,7 +13,7 @@ from ray._private.ray_constants import DEFAULT_RUNTIME_ENV_DIR_NAME
 from ray._private.runtime_env.packaging import get_local_dir_from_uri
 from ray._private.runtime_env.working_dir import WorkingDirPlugin
 
-from erag_ray.cli.paths import check_outputs
+from erag_ray.cli.job import check_outputs
 from erag_ray.cli.run import run_job
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig

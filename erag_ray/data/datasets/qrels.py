@@ -46,7 +46,8 @@ def read_qrels(paths: list[str], diagnostics: Diagnostics) -> Qrels:
                     break
             elif fault := _add(judged, record, *columns):
                 record.fault("bad lines", fault)
-    return {query_id: _best_first(documents) for query_id, documents in judged.items()}
+    ordered = {query: sorted(grades, key=lambda doc: -grades[doc]) for query, grades in judged.items()}
+    return {query: tuple(doc for doc in docs if judged[query][doc] > 0) for query, docs in ordered.items()}
 
 
 @functools.lru_cache(1 << 10)
@@ -108,8 +109,3 @@ def _fields(line: str) -> list[str]:
     words = FIELD.findall(line)
     is_beir = len(columns) == 3 and words[-1] == columns[-1]
     return [words[0], *words[2:]] if len(words) == 4 and not is_beir else columns
-
-
-def _best_first(documents: dict[str, int]) -> tuple[str, ...]:
-    relevant = [doc_id for doc_id, score in documents.items() if score > 0]
-    return tuple(sorted(relevant, key=lambda doc_id: -documents[doc_id]))

@@ -29,19 +29,10 @@ from erag_ray.support.errors import InputError
 from erag_ray.support.registry import find
 from erag_ray.support.user_code import checking, is_user_code
 
-QUERY_COLUMNS = pl.DataFrame(QUERIES.empty()).schema
-PROVENANCE_COLUMNS = pl.DataFrame(PROVENANCE.empty()).schema
-SLICE_COLUMNS = pl.DataFrame(SLICES.empty()).schema
-FACT_COLUMNS = pl.DataFrame(FACTS.empty()).schema
-EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
-PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
 COLUMNS = {
-    "queries": QUERY_COLUMNS,
-    "provenance": PROVENANCE_COLUMNS,
-    "page_sets": PAGE_SET_COLUMNS,
-    "evidence": EVIDENCE_COLUMNS,
-    "slices": SLICE_COLUMNS,
-    "facts": FACT_COLUMNS,
+    **{table.name: pl.DataFrame(table.empty()).schema for table in (QUERIES, PROVENANCE, SLICES, FACTS)},
+    "page_sets": pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()}),
+    "evidence": pl.Schema({"query_id": pl.String(), "span": pl.String()}),
 }
 """Of the tables of `LoadedQueries`."""
 TAB_COLUMNS = (("question", "answers"), ("id", "question", "answers"))
@@ -64,11 +55,11 @@ class LoadedQueries:
 
     queries: pl.DataFrame
     provenance: pl.DataFrame
-    page_sets: pl.DataFrame
-    evidence: pl.DataFrame
     datasets: Mapping[str, Dataset]
-    slices: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SLICE_COLUMNS))
-    facts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FACT_COLUMNS))
+    page_sets: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["page_sets"]))
+    evidence: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["evidence"]))
+    slices: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["slices"]))
+    facts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["facts"]))
 
 
 def load_queries(

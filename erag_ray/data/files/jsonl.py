@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import re
 import zlib
@@ -120,7 +121,12 @@ def read_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Itera
             for number, raw in enumerate(_lines_in(stream, span), span.first_line):
                 if not span.start and number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                line = _decoded(raw, path, number, diagnostics)
+                try:
+                    line = raw.decode()
+                except UnicodeDecodeError as error:
+                    text = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start + 1} of the line"
+                    diagnostics.error(f"lines that are not UTF-8 in {path}", text)
+                    continue
                 if line and not line.isspace():
                     yield number, line
     except (EOFError, zlib.error, OSError) as error:
@@ -128,15 +134,6 @@ def read_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Itera
         diagnostics.error(
             f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error, path)}"
         )
-
-
-def _decoded(raw: bytes, path: str, number: int, diagnostics: Diagnostics) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        text = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start + 1} of the line"
-        diagnostics.error(f"lines that are not UTF-8 in {path}", text)
-        return ""
 
 
 def _reason(error: Exception, path: str) -> str:
@@ -196,6 +193,16 @@ class Record:
             state = f"is {shown(value)}" if key in self.values else "is missing"
             self.fault(f"{key} that is no text", f"{key} {state}; it must be a string")
         return ""
+
+    def number(self, key: str, kind: type[int] | type[float]) -> float | None:
+        """The number of at least 0 under ``key``, whole if the kind is int; None where it is missing, null or wrong."""
+        value = self.values.get(key)
+        is_number = isinstance(value, (int, kind)) and not isinstance(value, bool)
+        if value is None or (is_number and 0 <= value < math.inf):
+            return None if value is None else kind(value)
+        word = "whole number" if kind is int else "number"
+        self.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a {word} of at least 0")
+        return None
 
     def objects(self, key: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """The list of objects under ``key`` of the record, or of an object in it; empty if missing or null."""

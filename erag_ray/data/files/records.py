@@ -32,9 +32,16 @@ def read_records(
         columns: names of the columns of tab-separated values without a header, for each number of columns.
     """
     if is_dataset(path):
-        yield from _dataset_rows(path, diagnostics)
+        try:
+            for number, row in enumerate(dataset_rows(path), 1):
+                yield Record(row, path, number, diagnostics)
+        except ValueError as error:
+            diagnostics.error(f"unreadable dataset {path}", f"{path}: {error}")
     elif path.endswith(".parquet"):
-        yield from _parquet_rows(path, diagnostics)
+        file = scan_parquet(path, diagnostics)
+        rows = None if file is None else file.collect(file.frame)
+        for values in () if rows is None else rows.iter_rows(named=True):
+            yield Record(values, path, values.pop(ROW), diagnostics)
     elif columns and _TABS.search(path):
         yield from _tab_rows(path, diagnostics, columns)
     elif not span.start and (values := _whole_json(path)) is not None:
@@ -77,21 +84,6 @@ def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnosti
         else:
             text = f"{path}: item {number} is a {type(item).__name__} where an object is expected"
             diagnostics.error(f"bad items in {path}", text)
-
-
-def _dataset_rows(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
-    try:
-        for number, row in enumerate(dataset_rows(path), 1):
-            yield Record(row, path, number, diagnostics)
-    except ValueError as error:
-        diagnostics.error(f"unreadable dataset {path}", f"{path}: {error}")
-
-
-def _parquet_rows(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
-    file = scan_parquet(path, diagnostics)
-    rows = None if file is None else file.collect(file.frame)
-    for values in () if rows is None else rows.iter_rows(named=True):
-        yield Record(values, path, values.pop(ROW), diagnostics)
 
 
 def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[str]]) -> Iterator[Record]:

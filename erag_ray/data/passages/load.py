@@ -1,7 +1,8 @@
 """Loading of passage files: JSON Lines (ours, BEIR's, Pyserini's), plain or gzip, Parquet, and sealed CORPUS tables.
 
-A format's function yields batches: the ids of all passages (to find repeated ones) and the selected rows, so that
-millions of passages are never in memory at once. A new format is one function and one line in `PASSAGE_FORMATS`.
+A format's function yields batches: doc_id and line or row of all passages (to find repeated ones), and the selected
+ones as CORPUS, so that millions of passages are never in memory at once. A new format is one function and one line in
+`PASSAGE_FORMATS`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ TAB_COLUMNS = (("id", "text", "title"), ("id", "text"))
 """Columns of tab-separated passages without a header: DPR's, and those of MS MARCO."""
 
 Passage = tuple[str, str | None, str, str]
+Batch = tuple[pl.DataFrame, pl.DataFrame]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,19 +52,6 @@ class Selection:
     def __call__(self, doc_id: str, page_id: str | None) -> bool:
         """Return whether the passage is selected."""
         return self.everything or doc_id in (self.doc_ids or ()) or page_id in (self.page_ids or ())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """A batch of a file's passages.
-
-    Attributes:
-        ids: doc_id and line or row of every passage.
-        passages: the selected passages, as CORPUS.
-    """
-
-    ids: pl.DataFrame
-    passages: pl.DataFrame
 
 
 def load_passages(
@@ -92,9 +81,9 @@ def load_passages(
     seen: list[pl.DataFrame] = []
     passages = [pl.DataFrame(schema=CORPUS_COLUMNS)]
     for path in files:
-        for batch in PASSAGE_FORMATS[format_of(path)](path, diagnostics, selection):
-            seen.append(batch.ids.with_columns(path=pl.lit(path, dtype=pl.Categorical())))
-            passages.append(batch.passages)
+        for ids, selected in PASSAGE_FORMATS[format_of(path)](path, diagnostics, selection):
+            seen.append(ids.with_columns(path=pl.lit(path, dtype=pl.Categorical())))
+            passages.append(selected)
     if not any(frame.height for frame in seen) and diagnostics.num_errors == num_before:
         diagnostics.error("no passages", f"no passages in {', '.join(files) or 'an empty list of files'}")
     repeats = _report_repeats(pl.concat(seen), diagnostics) if seen else False
@@ -132,9 +121,9 @@ def read_jsonl(path: str, diagnostics: Diagnostics, selection: Selection) -> Ite
     while chunk := list(itertools.islice(passages, BATCH_SIZE)):
         ids = [(passage[0], line) for line, passage in chunk]
         selected = [passage for _, passage in chunk if selection(passage[0], passage[1])]
-        yield Batch(
-            ids=pl.DataFrame(ids, schema=ID_COLUMNS, orient="row"),
-            passages=pl.DataFrame(selected, schema=CORPUS_COLUMNS, orient="row"),
+        yield (
+            pl.DataFrame(ids, schema=ID_COLUMNS, orient="row"),
+            pl.DataFrame(selected, schema=CORPUS_COLUMNS, orient="row"),
         )
 
 
@@ -193,12 +182,9 @@ def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection) -> I
         diagnostics.error_rows(f"missing {name} in {path}", rows, text, path=path, name=name)
     diagnostics.warn_each("passages without text", checked.filter("is_blank")["doc_id"].fill_null(""))
     good = checked.filter("has_id", "has_text")
-    yield Batch(
-        ids=good.select("doc_id", line=pl.col("row").cast(pl.UInt32)),
-        passages=selected.sort("row").select(
-            "doc_id", page_keys("page_id"), pl.col("title").fill_null(""), "text"
-        ),
-    )
+    ids = good.select("doc_id", line=pl.col("row").cast(pl.UInt32))
+    ordered = selected.sort("row")
+    yield ids, ordered.select("doc_id", page_keys("page_id"), pl.col("title").fill_null(""), "text")
 
 
 def _columns(file: ParquetFile) -> dict[str, pl.Expr]:

@@ -40,18 +40,13 @@ class Page:
 Splitter = Callable[[Page], Iterator[str]]
 
 
-def whitespace100(page: Page) -> Iterator[str]:
-    """Yield disjoint windows of 100 white-space separated words over the whole page; the last may be shorter.
+def whitespace100(page: Page, size: int = PASSAGE_WORDS) -> Iterator[str]:
+    """Yield disjoint windows of 100 (``size``) white-space separated words over the page; the last may be shorter.
 
     The first paragraph (the title) and section headings are left out. The rule of Pyserini's
     ``scripts/kilt/convert_kilt_to_fixed_passages_jsonl.py``, except for pages without words: one empty passage there,
     none here.
     """
-    return windows(page, PASSAGE_WORDS)
-
-
-def windows(page: Page, size: int) -> Iterator[str]:
-    """Yield windows of ``size`` words, as `whitespace100` does."""
     words = (word for paragraph in _body(page) for word in paragraph.split())
     while window := list(itertools.islice(words, size)):
         yield " ".join(window)
@@ -85,7 +80,7 @@ def splitter_named(name: str) -> Splitter:
         ValueError: the name is unknown, or a required package is not installed.
     """
     if size := WINDOWS.fullmatch(name):
-        return functools.partial(windows, size=int(size[1]))
+        return functools.partial(whitespace100, size=int(size[1]))
     splitter = find("splitter", name, SPLITTERS)
     package = PACKAGES.get(name)
     if package and importlib.util.find_spec(package) is None:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import ListIds, document_of, with_text
-from erag_ray.data.files.ids import QUERY_IDS, shown
+from erag_ray.data.files.ids import QUERY_IDS
 from erag_ray.data.files.jsonl import FIELD, Path, Record, read_lines
 from erag_ray.data.files.records import read_records
 from erag_ray.data.runs.entries import (
@@ -116,22 +115,13 @@ def read_lists(file: RunFile) -> pl.DataFrame:
     """
     rows: list[tuple[Any, ...]] = []
     for record, query_id in records_by_query(file, QUERY_IDS):
-        seconds, documents = _seconds(record), list(_documents(record, query_id, file.name))
+        seconds, documents = record.number("seconds", float), list(_documents(record, query_id, file.name))
         if record.faulty:
             continue
         rows.extend((query_id, seconds, rank, *entry) for rank, entry in enumerate(documents, 1))
         if not documents and seconds is not None:
             rows.append((query_id, seconds, 0, None, None, None, None))
     return file.entries(rows, LIST_COLUMNS)
-
-
-def _seconds(record: Record) -> float | None:
-    value = record.values.get("seconds")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and not (is_number and math.isfinite(value) and value >= 0):
-        record.fault("wrong seconds", f"seconds is {shown(value)}; it must be a number of at least 0")
-        return None
-    return None if value is None else float(value)
 
 
 def _documents(

@@ -8,7 +8,6 @@ and its time, where known.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,22 +18,14 @@ from erag_ray.data.files.documents import ListIds, document_of
 from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, IdKeys, shown
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
-from erag_ray.data.runs.entries import ENTRY_COLUMNS, as_entries
+from erag_ray.data.runs.entries import ENTRY_COLUMNS
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.store.schemas import GIVEN
 
 SYSTEMS = IdKeys(RUN_IDS.first, RUN_IDS.others | {"system"})
 # in a log, id is the output's own
 SINGLE_DOCUMENTS = IdKeys(DOCUMENT_IDS.first, DOCUMENT_IDS.others - {"id"})
-LIST_COLUMNS = pl.Schema(
-    {
-        "rank": pl.Int32(),
-        "doc_id": pl.String(),
-        "title": pl.String(),
-        "text": pl.String(),
-        "score": pl.Float64(),
-    }
-)
+LIST_COLUMNS = ("run_id", "query_id", "rank", "doc_id", "title", "text", "score")
 
 
 class GivenOutputs(NamedTuple):
@@ -60,7 +51,7 @@ def load_outputs(
     """
     rows: list[dict[str, Any]] = []
     first: dict[tuple[Any, ...], tuple[str, str | None]] = {}
-    lists: dict[tuple[str, str], _List] = {}
+    lists: _Lists = {}
     for record in (record for path in paths for record in read_records(path, diagnostics)):
         row = _row(record, depths, runs)
         _check_list(record, row, runs, lists)
@@ -74,17 +65,11 @@ def load_outputs(
             )
         if not record.faulty and not is_repeated:
             rows.append(row)
-    entries = [
-        as_entries(
-            pl.DataFrame(one.documents, schema=LIST_COLUMNS, orient="row").with_columns(
-                query_id=pl.lit(query_id)
-            ),
-            run_id,
-        )
-        for (run_id, query_id), one in lists.items()
-    ]
+    documents = [(*of_list, *document) for of_list, (one, _) in lists.items() for document in one]
+    schema = {name: ENTRY_COLUMNS[name] for name in LIST_COLUMNS}
+    entries = pl.DataFrame(documents, schema=schema, orient="row")
     outputs = pl.DataFrame(rows, schema=pl.DataFrame(GIVEN.empty()).schema)
-    return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries]))
+    return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal"))
 
 
 def item_of(record: Record) -> dict[str, str]:
@@ -120,34 +105,19 @@ def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[s
         **item,
         "depth": depth,
         "output": None if values.get("output") is None else record.text("output"),
-        **{name: _number(record, name, int) or 0 for name in ("num_prompt_tokens", "num_output_tokens")},
-        "seconds": _number(record, "seconds", float),
+        **{name: record.number(name, int) or 0 for name in ("num_prompt_tokens", "num_output_tokens")},
+        "seconds": record.number("seconds", float),
     }
-
-
-def _number(record: Record, key: str, kind: type[int] | type[float]) -> float | None:
-    value = record.values.get(key)
-    is_number = isinstance(value, (int, kind)) and not isinstance(value, bool)
-    if value is None or (is_number and 0 <= value < math.inf):
-        return value
-    word = "whole number" if kind is int else "number"
-    record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a {word} of at least 0")
-    return None
 
 
 _Document = tuple[int, str, str | None, str | None, float | None]
 
 
-class _List(NamedTuple):
-    """The documents of a run for a query, and the first record that has them."""
-
-    documents: list[_Document]
-    location: str
+_Lists = dict[tuple[str, str], tuple[list[_Document], str]]
+"""Run and query -> its documents, and the first record that has them."""
 
 
-def _check_list(
-    record: Record, row: dict[str, Any], runs: Collection[str], lists: dict[tuple[str, str], _List]
-) -> None:
+def _check_list(record: Record, row: dict[str, Any], runs: Collection[str], lists: _Lists) -> None:
     """Add the documents that a record brings to the lists; a longer list of the same query replaces its beginning."""
     run_id, query_id, documents = row["run_id"], row["query_id"], list(_documents(record))
     if not documents or not run_id:
@@ -158,12 +128,12 @@ def _check_list(
     if len(documents) > row["depth"]:
         text = f"an output with {len(documents)} documents, but lists are cut to {row['depth']}; set depth"
         record.fault("longer lists", text)
-    known = lists.get((run_id, query_id), _List([], ""))
-    if any(one != other for one, other in zip(known.documents, documents, strict=False)):
-        text = f"run {run_id!r}, query {query_id!r}: other documents than at {known.location}"
+    known, location = lists.get((run_id, query_id), ([], ""))
+    if any(one != other for one, other in zip(known, documents, strict=False)):
+        text = f"run {run_id!r}, query {query_id!r}: other documents than at {location}"
         record.fault("lists that differ", text)
-    if len(documents) > len(known.documents):
-        lists[run_id, query_id] = _List(documents, record.location)
+    if len(documents) > len(known):
+        lists[run_id, query_id] = documents, record.location
 
 
 def _documents(record: Record) -> Iterator[_Document]:

@@ -89,7 +89,16 @@ def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diag
     entries = entries.filter(pl.col("rank") > 0)
     if not entries["doc_id"].null_count():
         return entries.select(RUN_COLUMNS.names())
-    joined = _with_passages(entries, corpus)
+    passages = corpus.drop_nulls("page_id").with_columns(pl.col("text").str.strip_chars())
+    texts = passages.unique(["page_id", "text"], keep="first", maintain_order=True)
+    texts = texts.select("page_id", page_text="text", same_text="doc_id")
+    firsts = passages.unique("page_id", keep="first", maintain_order=True)
+    joined = (
+        entries.with_columns(pl.col("page_text").str.strip_chars())
+        .join(texts, on=["page_id", "page_text"], how="left")
+        .join(firsts.select("page_id", first_passage="doc_id"), on="page_id", how="left")
+        .with_columns(doc_id=pl.coalesce("doc_id", "same_text", "first_passage"))
+    )
     unknown = joined.filter(pl.col("doc_id").is_null())
     text = "run {run_id!r}, query {query_id!r}: page {page_id!r} has no passage in the passages"
     diagnostics.error_rows("pages of runs without passages", unknown, text)
@@ -110,19 +119,3 @@ def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diag
         diagnostics.warn_each(kind, names.to_series())
     rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(list_key)
     return resolved.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())
-
-
-def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
-    passages = corpus.drop_nulls("page_id").with_columns(pl.col("text").str.strip_chars())
-    texts = passages.unique(["page_id", "text"], keep="first", maintain_order=True)
-    firsts = passages.unique("page_id", keep="first", maintain_order=True)
-    return (
-        entries.with_columns(pl.col("page_text").str.strip_chars())
-        .join(
-            texts.select("page_id", page_text="text", same_text="doc_id"),
-            on=["page_id", "page_text"],
-            how="left",
-        )
-        .join(firsts.select("page_id", first_passage="doc_id"), on="page_id", how="left")
-        .with_columns(doc_id=pl.coalesce("doc_id", "same_text", "first_passage"))
-    )

@@ -15,7 +15,7 @@ import xxhash
 
 from erag_ray.annotators import PAIR, label_sign
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.lists import SEARCHED
 from erag_ray.support.errors import InputError
 
 SPLITS = ("train", "validation", "test")

@@ -20,8 +20,7 @@ import polars as pl
 
 from erag_ray.retrieve.dense.encoders import PRESETS, Encoder, Role, find_encoder, model_digests, preset_named
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import TEXTS_PER_PART, candidates, ranked, read_found
-from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.lists import SEARCHED, TEXTS_PER_PART, candidates, ranked, read_found
 from erag_ray.retrieve.run import Indexed, Run, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
@@ -57,11 +56,9 @@ class Dense(Indexed):
         """The searched fields, and all that a vector depends on."""
         preset = preset_named(self.config)
         return {
-            "searches": self.config.searches,
+            **self.chosen("searches", "max_tokens", "dtype"),
             "vectors": "float16",
             "preset": {preset: PRESETS[preset]} if preset in PRESETS else preset,
-            "max_tokens": self.config.max_tokens,
-            "dtype": self.config.dtype,
             "weights": model_digests(self.source),
         }
 
@@ -88,9 +85,7 @@ class Dense(Indexed):
             "role": role,
             "model": self.source.folder,
             "preset": preset_named(self.config),
-            "max_tokens": self.config.max_tokens,
-            "dtype": self.config.dtype,
-            "batch_size": self.config.batch_size,
+            **self.chosen("max_tokens", "dtype", "batch_size"),
         }
         todo = undone(folder, "vectors", ".npy", len(parts))
         noun = f"parts of {TEXTS_PER_PART:,} texts encoded"

@@ -19,8 +19,7 @@ from erag_ray.data.runs.texts import with_texts
 from erag_ray.retrieve.dense.encoders import default_batch_size, find_encoder, loading, model_digests
 from erag_ray.retrieve.dense.index import Dense, parts_of
 from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import PAIRS_PER_PART, by_score, read_found
-from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.lists import PAIRS_PER_PART, SEARCHED, by_score, read_found
 from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
@@ -37,11 +36,9 @@ class ByVectors(Retriever):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """The number of candidates, and the dense retriever."""
-        return {"candidates": self.config.candidates, "by": self.config.by}
+        return self.chosen("candidates", "by")
 
     def needs_passages(self, run: Run) -> bool:
-        """Return whether the dense index is missing."""
         dense = run.others[str(self.config.by)]
         return dense.retriever.needs_passages(dense)
 
@@ -113,16 +110,10 @@ class CrossEncoder(Retriever):
     @property
     def settings(self) -> Mapping[str, object]:
         """The searched fields, and all that a score depends on."""
-        return {
-            "searches": self.config.searches,
-            "candidates": self.config.candidates,
-            "max_tokens": self.config.max_tokens,
-            "dtype": self.config.dtype,
-            "weights": model_digests(self.source),
-        }
+        chosen = self.chosen("searches", "candidates", "max_tokens", "dtype")
+        return {**chosen, "weights": model_digests(self.source)}
 
     def needs_passages(self, run: Run) -> bool:
-        """Return whether the candidates have no texts."""
         return not run.others[self.config.of[0]].retriever.brings_texts
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
@@ -142,13 +133,8 @@ class CrossEncoder(Retriever):
         parts = list(distinct.iter_slices(PAIRS_PER_PART))
         for number, batch in enumerate(parts):
             write_frame(batch, work, "pairs", f"{part(number)}.parquet")
-        settings = {
-            "work": work.address,
-            "model": self.source.folder,
-            "max_tokens": self.config.max_tokens,
-            "dtype": self.config.dtype,
-            "batch_size": self.config.batch_size,
-        }
+        options = self.chosen("max_tokens", "dtype", "batch_size")
+        settings = {"work": work.address, "model": self.source.folder, **options}
         todo = undone(work, "found", ".parquet", len(parts))
         noun = f"parts of {PAIRS_PER_PART:,} pairs scored"
         do(Tasks(worker=ScorePairs, settings=settings, numbers=todo, noun=noun))

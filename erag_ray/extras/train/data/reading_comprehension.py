@@ -7,13 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.data.datasets.queries import (
-    EVIDENCE_COLUMNS,
-    PAGE_SET_COLUMNS,
-    PROVENANCE_COLUMNS,
-    QUERY_COLUMNS,
-    LoadedQueries,
-)
+from erag_ray.data.datasets.queries import COLUMNS, LoadedQueries
 from erag_ray.data.datasets.questions import checked_answers
 from erag_ray.data.datasets.tasks import Dataset, dataset_of_file, find_dataset
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -46,13 +40,7 @@ def load_reading_comprehension(
             if not record.faulty:
                 queries.append((record.location, name, question, answers, datasets[name].score))
                 passages.append((record.location, None, title, context))
-    table = pl.DataFrame(queries, schema=QUERY_COLUMNS, orient="row")
+    table = pl.DataFrame(queries, schema=COLUMNS["queries"], orient="row")
     gold = table.select("query_id", rank=pl.lit(1), page_id=pl.lit(None), doc_id=pl.col("query_id"))
-    loaded = LoadedQueries(
-        queries=table,
-        page_sets=pl.DataFrame(schema=PAGE_SET_COLUMNS),
-        provenance=gold.cast(PROVENANCE_COLUMNS),
-        evidence=pl.DataFrame(schema=EVIDENCE_COLUMNS),
-        datasets=datasets,
-    )
+    loaded = LoadedQueries(queries=table, provenance=gold.cast(COLUMNS["provenance"]), datasets=datasets)
     return loaded, pl.DataFrame(passages, schema=CORPUS_COLUMNS, orient="row")
