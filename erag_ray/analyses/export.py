@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import pathlib
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 
 import polars as pl
 import xxhash
 
 from erag_ray.config.job import JobConfig
-from erag_ray.data.runs.trec import write_trec_qrels, write_trec_run
+from erag_ray.data.runs.trec import trec_qrels, trec_run
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import LABELS
@@ -42,27 +40,25 @@ def export(config: JobConfig, inputs: Inputs) -> list[str]:
 
 def _trec_files(
     config: JobConfig, inputs: Inputs, labels: pl.DataFrame
-) -> Iterator[tuple[str, Callable[[pathlib.Path], None]]]:
+) -> Iterator[tuple[str, Callable[[], bytes]]]:
     for (run_id,), run in inputs.runs.group_by("run_id", maintain_order=True):
-        yield f"{run_id}.trec", functools.partial(write_trec_run, run)
+        yield f"{run_id}.trec", functools.partial(trec_run, run)
     for (annotator, reader, score), part in labels.group_by(
         "annotator", "reader", "score", maintain_order=True
     ):
         name = ".".join(str(word) for word in (annotator, score, reader) if word) + ".qrels"
-        yield name, functools.partial(write_trec_qrels, part, threshold=config.threshold)
+        yield name, functools.partial(trec_qrels, part, config.threshold)
 
 
-def _export(out: Folder, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:
+def _export(out: Folder, name: str, write: Callable[[], bytes]) -> Iterator[str]:
     # a name may come from a config or from outside code: it must not leave the folder
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:MAX_NAME]
     if safe != name or name.startswith("."):
         # and two names must not become one file
         safe = f"{xxhash.xxh3_64_hexdigest(name.encode())[:8]}-{safe}"
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, safe)
-        try:
-            write(path)
-        except ValueError as error:
-            yield f"{EXPORT}/{safe} was not written: {error}"
-        else:
-            out.write_bytes(path.read_bytes(), EXPORT, safe)
+    try:
+        data = write()
+    except ValueError as error:
+        yield f"{EXPORT}/{safe} was not written: {error}"
+    else:
+        out.write_bytes(data, EXPORT, safe)

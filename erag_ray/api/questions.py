@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from erag_ray.api.rows import Row, plain, rows_of
 from erag_ray.data.datasets.answers import READ as ANSWER_FIELDS
@@ -41,7 +41,10 @@ def question_records(questions: object) -> Questions:
     _check_columns(rows)
     problems = list[str]()
     ids = _ids(rows, problems)
-    records = [{**row, "id": name, "answers": _answers(row)} for row, name in zip(rows, ids, strict=True)]
+    # the field that a question file is read by; its forms are those of `gold_answers`
+    answers = [row.get("answer") if row.get("answers") is None else row["answers"] for row in rows]
+    fields = zip(rows, ids, answers, strict=True)
+    records = [{**row, "id": name, "answers": forms} for row, name, forms in fields]
     problems = [*_faults(records), *problems]
     if problems:
         more = len(problems) - NUM_NAMED
@@ -62,11 +65,6 @@ def _check_columns(rows: list[Row]) -> None:
     ]
     if problems:
         raise InputError(problems)
-
-
-def _answers(row: Row) -> Any:
-    """Return the field that a question file is read by; its forms are those of `gold_answers`."""
-    return row["answers"] if row.get("answers") is not None else row.get("answer")
 
 
 def _faults(records: Iterable[Row]) -> Iterator[str]:

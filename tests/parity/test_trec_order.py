@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.entries import RUN_COLUMNS
 from erag_ray.data.runs.load import load_run
-from erag_ray.data.runs.trec import write_trec_run
+from erag_ray.data.runs.trec import trec_run
 
 pytestmark = pytest.mark.parity
 
@@ -46,7 +46,7 @@ def test_a_written_run_has_our_order_for_trec_eval(order: list[str]) -> None:
     rows = [("r", "q", rank, doc_id, 0.5) for rank, doc_id in enumerate(order, 1)]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "run.trec"
-        write_trec_run(pl.DataFrame(rows, schema=RUN_COLUMNS, orient="row"), path)
+        path.write_bytes(trec_run(pl.DataFrame(rows, schema=RUN_COLUMNS, orient="row")))
         with path.open(encoding="utf-8") as stream:
             written = pytrec_eval.parse_run(stream)
     assert order_of_trec_eval(written["q"]) == order

@@ -16,7 +16,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.entries import RUN_COLUMNS
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.predictions import resolve_pages
-from erag_ray.data.runs.trec import write_trec_qrels, write_trec_run
+from erag_ray.data.runs.trec import trec_qrels, trec_run
 from erag_ray.store import schemas
 
 CORPUS = pl.DataFrame(
@@ -315,11 +315,9 @@ def run_table(lists: dict[str, list[str]], scores: list[float] | None = None) ->
     return runs if scores is None else runs.with_columns(score=pl.Series(scores))
 
 
-def test_written_trec_run_line_by_line(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "run.trec"
-    write_trec_run(run_table({"q1": ["b", "a"], "q2": ["c"]}, [0.5, 0.5, -1.0]), path)
-    assert path.read_text().splitlines() == ["q1 Q0 b 1 2 mine", "q1 Q0 a 2 1 mine", "q2 Q0 c 1 1 mine"]
-    assert list(tmp_path.iterdir()) == [path]
+def test_written_trec_run_line_by_line() -> None:
+    written = trec_run(run_table({"q1": ["b", "a"], "q2": ["c"]}, [0.5, 0.5, -1.0]))
+    assert written == b"q1 Q0 b 1 2 mine\nq1 Q0 a 2 1 mine\nq2 Q0 c 1 1 mine\n"
 
 
 ids = st.text(
@@ -337,7 +335,8 @@ ids = st.text(
 def test_runs_to_trec_to_runs_keeps_the_order(lists: dict[str, list[str]], ties: str, suffix: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / f"run.{suffix}"
-        write_trec_run(run_table(lists), path)
+        written = trec_run(run_table(lists))
+        path.write_bytes(gzip.compress(written) if suffix.endswith("gz") else written)
         diagnostics = Diagnostics()
         entries = load_run("mine", path, diagnostics, ties=ties)
     assert diagnostics.warnings == ()
@@ -358,10 +357,9 @@ def test_runs_to_trec_to_runs_keeps_the_order(lists: dict[str, list[str]], ties:
         ),
     ],
 )
-def test_runs_that_trec_cannot_hold(tmp_path: pathlib.Path, runs: pl.DataFrame, message: str) -> None:
+def test_runs_that_trec_cannot_hold(runs: pl.DataFrame, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        write_trec_run(runs, tmp_path / "run.trec")
-    assert list(tmp_path.iterdir()) == []
+        trec_run(runs)
 
 
 def label_table(*rows: tuple[str, str, float | None]) -> pl.DataFrame:
@@ -369,23 +367,20 @@ def label_table(*rows: tuple[str, str, float | None]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def test_written_qrels_line_by_line(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "qrels.txt"
-    write_trec_qrels(label_table(("q2", "a", 1.0), ("q1", "b", 0.0), ("q1", "a", None)), path)
-    assert path.read_text().splitlines() == ["q1 0 b 0", "q2 0 a 1"]  # the null label was not judged
+def test_written_qrels_line_by_line() -> None:
+    written = trec_qrels(label_table(("q2", "a", 1.0), ("q1", "b", 0.0), ("q1", "a", None)))
+    assert written == b"q1 0 b 0\nq2 0 a 1\n"  # the null label was not judged
 
 
-def test_graded_labels_need_a_threshold(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "qrels.txt"
+def test_graded_labels_need_a_threshold() -> None:
     labels = label_table(("q", "a", 0.5), ("q", "b", 0.49), ("q", "c", 1.0))
     with pytest.raises(ValueError, match=r"graded labels such as 0\.5 need a threshold"):
-        write_trec_qrels(labels, path)
-    write_trec_qrels(labels, path, threshold=0.5)
-    assert path.read_text().splitlines() == ["q 0 a 1", "q 0 b 0", "q 0 c 1"]
+        trec_qrels(labels)
+    assert trec_qrels(labels, threshold=0.5) == b"q 0 a 1\nq 0 b 0\nq 0 c 1\n"
 
 
-def test_labels_of_two_annotators_do_not_go_into_one_file(tmp_path: pathlib.Path) -> None:
+def test_labels_of_two_annotators_do_not_go_into_one_file() -> None:
     with pytest.raises(ValueError, match="query 'q', document 'a' has several labels"):
-        write_trec_qrels(label_table(("q", "a", 0.0), ("q", "a", 1.0)), tmp_path / "qrels.txt")
+        trec_qrels(label_table(("q", "a", 0.0), ("q", "a", 1.0)))
     with pytest.raises(ValueError, match="contains white space"):
-        write_trec_qrels(label_table(("q", "a b", 0.0)), tmp_path / "qrels.txt")
+        trec_qrels(label_table(("q", "a b", 0.0)))

@@ -22,13 +22,9 @@ NO_VALUE = "(none)"
 MAX_SLICE_VALUES = 50
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Condition:
-    """A condition on records.
-
-    Attributes:
-        is_found: whether any record so far belongs to its data set and has its path.
-    """
+    """A condition on records; ``is_found``: whether any so far belongs to its data set and has its path."""
 
     text: str
     dataset: str | None
@@ -45,12 +41,22 @@ class Condition:
         return value is not _MISSING and _text(value) == self.value
 
 
-@dataclass(kw_only=True)
 class Filters:
-    """The conditions of a job: a record must satisfy all."""
+    """The conditions of a job, ``path=value`` or ``dataset:path=value``: a record must satisfy all.
 
-    diagnostics: Diagnostics
-    conditions: list[Condition] = field(default_factory=list)
+    Dots in a path descend into nested objects. Values other than strings are compared as JSON (``true``, ``3``).
+    Anything else than such a text is an error in ``diagnostics``.
+    """
+
+    def __init__(self, texts: Iterable[str], diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        self.conditions = list[Condition]()
+        for text in texts:
+            if match := _FORM.fullmatch(text):
+                dataset, path, value = match.groups()
+                self.conditions.append(Condition(text, dataset, path, value))
+            else:
+                diagnostics.error("config key filters", f"filters: {text!r} is not of the form path=value")
 
     def keeps(self, record: Record, query_id: str, dataset: str) -> bool:
         """Return whether the record passes all conditions; warn where it does not."""
@@ -101,22 +107,6 @@ class SlicePaths:
             elif key == "slices" and count > MAX_SLICE_VALUES:
                 text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
                 self.diagnostics.error("config key slices", f"{text}. Name another path")
-
-
-def parse_filters(texts: Iterable[str], diagnostics: Diagnostics) -> Filters:
-    """Parse conditions ``path=value`` or ``dataset:path=value``; anything else is an error in ``diagnostics``.
-
-    Dots in a path descend into nested objects. Values other than strings are compared as JSON (``true``, ``3``).
-    """
-    conditions = []
-    for text in texts:
-        match = _FORM.fullmatch(text)
-        if match:
-            dataset, path, value = match.groups()
-            conditions.append(Condition(text=text, dataset=dataset, path=path, value=value))
-        else:
-            diagnostics.error("config key filters", f"filters: {text!r} is not of the form path=value")
-    return Filters(diagnostics=diagnostics, conditions=conditions)
 
 
 def _at(values: Any, path: str) -> Any:

@@ -13,7 +13,7 @@ import polars as pl
 import xxhash
 
 from erag_ray.data.datasets.answers import unread_fields
-from erag_ray.data.datasets.paths import Filters, SlicePaths, parse_filters, with_fields
+from erag_ray.data.datasets.paths import Filters, SlicePaths, with_fields
 from erag_ray.data.datasets.qrels import Qrels, read_qrels
 from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, formats_of
 from erag_ray.data.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
@@ -110,7 +110,7 @@ def load_queries(
         formats=QUERY_FORMATS if format == "auto" else {format: _format_named(format)},
         dataset=dataset,
         qrels=read_qrels(listed(qrels), diagnostics),
-        filters=parse_filters(filters, diagnostics),
+        filters=Filters(filters, diagnostics),
         slices=SlicePaths(
             diagnostics=diagnostics, paths={**paths_of_clusters, **dict.fromkeys(slices, "slices")}
         ),

@@ -1,18 +1,12 @@
-"""Writing of RUNS as TREC run files and of LABELS as TREC qrels; gzip if the name ends in .gz."""
+"""RUNS as TREC run files, and LABELS as TREC qrels."""
 
 from __future__ import annotations
 
-import gzip
-import os
-
 import polars as pl
 
-from erag_ray.data.files.jsonl import Path
-from erag_ray.store.folder import replace_file
 
-
-def write_trec_run(runs: pl.DataFrame, path: Path) -> None:
-    """Write the lists of one run as ``query Q0 document rank score tag``; the tag is its ``run_id``.
+def trec_run(runs: pl.DataFrame) -> bytes:
+    """Return the lists of one run as ``query Q0 document rank score tag``; the tag is its ``run_id``.
 
     The score is ``n - rank + 1``, not the retriever's, so that any program, with any rule for ties and in single
     precision, restores exactly the order of ``rank``.
@@ -25,20 +19,15 @@ def write_trec_run(runs: pl.DataFrame, path: Path) -> None:
         raise ValueError(f"a TREC file has one run, got {sorted(names)}")
     _check_ids(runs, "run_id", "query_id", "doc_id")
     score = pl.len().over("query_id") - pl.col("rank") + 1
-    _write(
-        path,
-        runs.sort("query_id", "rank").select(
-            "query_id", pl.lit("Q0").alias("Q0"), "doc_id", "rank", score.alias("score"), "run_id"
-        ),
-    )
+    ordered = runs.sort("query_id", "rank")
+    return _lines(ordered.select("query_id", pl.lit("Q0"), "doc_id", "rank", score.alias("score"), "run_id"))
 
 
-def write_trec_qrels(labels: pl.DataFrame, path: Path, threshold: float | None = None) -> None:
-    """Write the labels of one annotator as ``query 0 document label``; null labels (not judged) are left out.
+def trec_qrels(labels: pl.DataFrame, threshold: float | None = None) -> bytes:
+    """Return the labels of one annotator as ``query 0 document label``; null labels (not judged) are left out.
 
     Args:
         labels: LABELS.
-        path: the file.
         threshold: labels >= threshold are written as 1, others as 0; optional if all labels are 0 or 1.
 
     Raises:
@@ -57,7 +46,7 @@ def write_trec_qrels(labels: pl.DataFrame, path: Path, threshold: float | None =
     if threshold is None and graded.height:
         raise ValueError(f"graded labels such as {graded['label'][0]} need a threshold to become qrels")
     label = (pl.col("label") >= (1 if threshold is None else threshold)).cast(pl.Int8)
-    _write(path, judged.select("query_id", pl.lit(0).alias("0"), "doc_id", label))
+    return _lines(judged.select("query_id", pl.lit(0), "doc_id", label))
 
 
 def _check_ids(table: pl.DataFrame, *columns: str) -> None:
@@ -70,15 +59,5 @@ def _check_ids(table: pl.DataFrame, *columns: str) -> None:
             )
 
 
-def _write(path: Path, rows: pl.DataFrame) -> None:
-    """Write under a temporary name and rename, so that the file is complete whenever it exists."""
-    file = os.fspath(path)
-    lines = rows.write_csv(separator=" ", include_header=False, quote_style="never").encode()
-    with open(f"{file}.unfinished", "wb") as raw:
-        if file.endswith(".gz"):
-            # no time stamp: equal tables give equal bytes
-            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream:
-                stream.write(lines)
-        else:
-            raw.write(lines)
-    replace_file(f"{file}.unfinished", file)
+def _lines(rows: pl.DataFrame) -> bytes:
+    return rows.write_csv(separator=" ", include_header=False, quote_style="never").encode()
