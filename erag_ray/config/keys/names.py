@@ -146,9 +146,7 @@ def unknown_key(path: str, kind: type, *, mark: str = "", prefix: str = "") -> s
     if advice := GONE.get(below(prefix, path)):
         return f"unknown key {start}{path}: {advice}"
     parent, _, name = path.rpartition(".")
-    hint: Any = kind
-    for part in split_key(kind, parent):
-        hint = inner_hint(hint, part)
+    hint: Any = functools.reduce(inner_hint, split_key(kind, parent), kind)
     if parent in known and not field_hints(config_in(hint)):
         key = f"{start}{parent}"
         return f"unknown key {start}{path}: {key} has no keys below it. Did you mean {key}?"

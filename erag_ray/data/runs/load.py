@@ -38,9 +38,7 @@ TREC_COLUMNS = {"line": pl.Int64, **dict.fromkeys(("query_id", "doc_id", "rank",
 LIST_COLUMNS = ("query_id", "seconds", "rank", "doc_id", "title", "text", "score")
 
 
-def load_run(
-    name: str, path: Path, diagnostics: Diagnostics, *, format: str = "auto", ties: str = "trec9"
-) -> pl.DataFrame:
+def load_run(name: str, path: Path, diagnostics: Diagnostics, *, ties: str = "trec9") -> pl.DataFrame:
     """Load the complete ranked lists of one retriever: a row per query and document, best first, ranks 1..n.
 
     Columns are `ENTRY_COLUMNS`: those of RUNS, pages of KILT predictions, texts and latencies. With errors in the file
@@ -50,17 +48,15 @@ def load_run(
         name: the ``run_id``; it chooses among several runs in the file, and is otherwise independent of the file.
         path: the file, plain or gzip.
         diagnostics: receives all errors and warnings.
-        format: a key of `RUN_FORMATS`, or "auto" to detect it by the file's name, and for JSON by its first record.
         ties: when scores tie: "trec9" (equal in single precision: trec_eval up to version 9 and pytrec_eval) or
             "trec10" (equal in double precision). Ties are ordered by descending id, as in trec_eval.
 
     Raises:
-        ValueError: ``format`` or ``ties`` is unknown. Bad input does not raise: it goes to ``diagnostics``.
+        ValueError: ``ties`` is unknown. Bad input does not raise: it goes to ``diagnostics``.
     """
     file, num_before = os.fspath(path), diagnostics.num_errors
-    read = find("run format", format_of(file) if format == "auto" else format, RUN_FORMATS)
     run = RunFile(name=name, path=file, diagnostics=diagnostics, precision=find("tie rule", ties, TIES))
-    entries = read(run)
+    entries = RUN_FORMATS[format_of(file)](run)
     report_rising(run, entries)
     if not entries.height and diagnostics.num_errors == num_before:
         diagnostics.error(f"empty run {name}", f"{file}: run {name!r} has no lists")
