@@ -226,6 +226,24 @@ def test_unused_outputs_are_counted(tiny: Tiny) -> None:
     )
 
 
+def test_outputs_with_thinking_are_noted(tiny: Tiny) -> None:
+    notes = prepare(with_outputs(tiny, [{**FIRST, "output": "<think>\na\n</think>\nb"}]).config).notes
+    assert any("thinking or control tokens, which are scored as they are" in note for note in notes)
+
+
+def test_a_table_of_lists_and_documents_has_empty_cells(tiny: Tiny) -> None:
+    records = [{**FIRST, "doc_id": None}, {"query_id": "q1", "doc_id": "d1", "run": None, "output": "x"}]
+    rows = prepare(with_outputs(tiny, records).config).given.select("run_id", "doc_id").rows()
+    assert sorted(rows) == [("", "d1"), (FIRST["run"], "")]
+
+
+def test_documents_of_outputs_are_best_first(tiny: Tiny) -> None:
+    documents = [{"doc_id": name, "score": score} for name, score in (("d1", 0.1), ("d2", 0.5), ("d3", 0.9))]
+    given = with_outputs(tiny, [{**FIRST, "run": "log", "documents": documents}], runs={})
+    with pytest.raises(InputError, match="outputs of run 'log': scores rise with the rank"):
+        prepare(given.config)
+
+
 def test_labels_that_ask_for_more_than_outputs_need_a_reader(tiny: Tiny) -> None:
     from erag_ray.comparison import check_reader
 

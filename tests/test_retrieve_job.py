@@ -457,6 +457,18 @@ def test_a_retriever_that_cannot_be(settings: dict[str, Any], named: str) -> Non
         RetrieverConfig(**settings)
 
 
+def test_gold_that_is_not_among_the_passages_is_said_and_not_counted(
+    tiny: Tiny, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, *rest = [json.loads(kilt_line(name, *values)) for name, values in QUESTIONS.items()]
+    lines = [first | {"gold_doc_ids": ["D1"]}, *rest]
+    tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = config_of(tiny, retrievers=BOTH, depth=5)
+    find_retrieval_measures(config, retrieve(config))
+    assert "gold passages that are not in the passages: 1 (D1)" in caplog.text
+    assert "gold_passage" not in TableStore(config.out).read(RETRIEVAL_MEASURES)["measure"]
+
+
 def test_what_the_runs_find_is_counted_over_all_questions(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:

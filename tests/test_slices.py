@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
@@ -17,8 +19,10 @@ from erag_ray.analyses.cell_shares import CELL_SHARES
 from erag_ray.analyses.columns import PER_QUERY, by_dataset
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.slices import SLICE_COMPARISONS, SLICE_MEANS, slice_comparisons, slice_means
+from erag_ray.data.datasets.paths import SlicePaths
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.jsonl import Record
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.store.schemas import SLICES, UTILITY, TableSchema
 from erag_ray.store.tables import TableStore
@@ -77,6 +81,16 @@ def test_values_come_in_the_order_of_numbers_then_texts_then_none() -> None:
 
 
 # --- files ---
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(math.nan, "(none)"), (2020.0, "2020"), (datetime.date(2020, 1, 2), "2020-01-02"), (["é"], '["é"]')],
+)
+def test_values_of_tables_are_those_of_files(value: object, text: str) -> None:
+    paths = SlicePaths(diagnostics=Diagnostics(), paths={"x": "slices"})
+    paths.add("q1", Record({"x": value}, "q.parquet", 1, paths.diagnostics))
+    assert paths.rows == [("q1", "x", text)]
 
 
 def write(folder: pathlib.Path, *metas: object) -> pathlib.Path:

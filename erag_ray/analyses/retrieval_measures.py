@@ -32,6 +32,7 @@ from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import RUNS, UTILITY, conform, table_schema
 from erag_ray.store.stages.stage import Append, Stage, ensure
 from erag_ray.store.tables import TableStore
+from erag_ray.support.logs import say
 from erag_ray.support.progress import stage_progress
 
 RETRIEVAL_MEASURES = table_schema(
@@ -192,11 +193,15 @@ def _make(config: RetrieveConfig, made_runs: Sequence[MadeRun], append: Append) 
     corpus = load_corpus(passages_of(config), entries, diagnostics, gold=loaded.provenance)
     diagnostics.raise_errors()
     loaded = resolve_gold(loaded, corpus, diagnostics)
+    say(*diagnostics.warnings)
     runs, cutoffs = entries.select(RUNS.columns.names), [cut for cut in CUTOFFS if cut <= config.depth]
     evidence = Evidence(
         pairs=pairs(runs), queries=loaded.queries, corpus=corpus, provenance=loaded.provenance
     )
     gold = {measure: evidence.provenance.drop_nulls(column) for measure, column in GOLD_IDS.items()}
+    if not gold["gold_passage"].join(corpus, on="doc_id", how="semi").height:
+        # they are pages, or of other passages: there is no share of them to retrieve
+        gold["gold_passage"] = evidence.provenance.clear()
     by_measure = {name: dataclasses.replace(evidence, provenance=rows) for name, rows in gold.items()}
     with_pages = loaded.queries.join(loaded.page_sets, on="query_id", how="semi")
     values = [page_values(runs, corpus, loaded.page_sets, cutoffs)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import io
 import json
 import os
@@ -26,6 +27,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.config.keys.values import build
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieverConfig, is_file_name
+from erag_ray.data.files.ids import shown
 from erag_ray.retrieve.outside.runs import register_retriever
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS
@@ -53,7 +55,7 @@ class InputFiles:
 
     def add_lines(self, records: Iterable[Mapping[str, Any]], *names: str) -> str:
         """Add a file of JSON Lines; return its path."""
-        lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        lines = (json.dumps(record, ensure_ascii=False, default=_as_text) + "\n" for record in records)
         return self._add("".join(lines).encode(errors="surrogatepass"), *names)
 
     def add_table(self, table: pl.DataFrame, *names: str) -> str:
@@ -70,6 +72,17 @@ class InputFiles:
         for names, data in self._files.items():
             if not (folder.exists(*names) and folder.read_bytes(*names) == data):
                 folder.write_bytes(data, *names)
+
+
+def _as_text(value: object) -> str:
+    """Return a date or duration of a log as text.
+
+    Raises:
+        InputError: another value that JSON cannot hold.
+    """
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
+        return str(value)
+    raise InputError([f"a value is {shown(value)}; it must be text, a number, a list or a mapping"])
 
 
 def compare(

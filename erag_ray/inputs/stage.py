@@ -223,7 +223,7 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
     with stage_progress("loading outputs", show=config.progress and bool(config.outputs)):
         given, brought = load_outputs(config.outputs, config.runs, config.depths, diagnostics)
     lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries, brought])
-    check_numbering(loaded.queries, lists, diagnostics)
+    check_numbering(loaded.queries, lists, given, diagnostics)
     loaded = sample_loaded(loaded, config.num_queries, config.seed)
     return loaded, lists, used_outputs(given, config.outputs, loaded.queries, lists, diagnostics)
 

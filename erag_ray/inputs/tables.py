@@ -12,6 +12,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import numbering_fault
 from erag_ray.data.files.squad import page_keys
 from erag_ray.measures.scores import has_word, normalize_answer
+from erag_ray.models import answer_in
 from erag_ray.store.schemas import GIVEN, GOLD
 
 
@@ -68,20 +69,24 @@ def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagno
         diagnostics.warn_each(kind, unmatched)
 
 
-def check_numbering(queries: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnostics) -> None:
-    """Record an error for each run that is numbered from 0 where the questions are from 1, or the reverse.
+def check_numbering(
+    queries: pl.DataFrame, entries: pl.DataFrame, given: pl.DataFrame, diagnostics: Diagnostics
+) -> None:
+    """Record an error for each run, or its outputs, that is numbered from 0 and the questions from 1, or the reverse.
 
     Args:
         queries: QUERIES, all that were loaded.
         entries: of all runs.
+        given: GIVEN, all that were loaded; outputs of single documents are checked together.
         diagnostics: receives the errors.
     """
     question_ids = queries["query_id"].to_list()
-    for (name,), lists in (
-        entries.select("run_id", "query_id").unique().group_by("run_id", maintain_order=True)
-    ):
-        if fault := numbering_fault(question_ids, lists["query_id"].to_list()):
-            diagnostics.error("runs with another numbering", f"run {name!r} {fault}")
+    for what, rows in (("", entries), ("outputs: ", given)):
+        pairs = rows.select("run_id", "query_id").unique(maintain_order=True)
+        for (name,), lists in pairs.group_by("run_id", maintain_order=True):
+            if fault := numbering_fault(question_ids, lists["query_id"].to_list()):
+                of = f"run {name!r}" if name else "the file of documents"
+                diagnostics.error("runs with another numbering", f"{what}{of} {fault}")
 
 
 def used_outputs(
@@ -101,6 +106,9 @@ def used_outputs(
         diagnostics: receives an error if no output is of one of the questions, and warnings about those not used.
     """
     used = given.join(queries, on="query_id", how="semi", maintain_order="left")
+    raw = used.filter(pl.col("output").map_elements(lambda text: bool(answer_in(text).notes), pl.Boolean))
+    text = "outputs with thinking or control tokens, which are scored as they are, of queries"
+    diagnostics.warn_each(text, raw["query_id"].unique(maintain_order=True))
     if paths and given.is_empty() and not diagnostics.num_errors:
         diagnostics.error("no outputs", f"outputs: there is none in {', '.join(paths)}")
     if given.height and queries.height and not used.height:
@@ -169,12 +177,15 @@ def resolve_gold(
 
 
 def _note_pages(provenance: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
-    """Note the questions with gold pages only, if no passage belongs to a page."""
+    """Note the questions with gold pages only, if no passage belongs to one of them."""
     documents = provenance.drop_nulls("doc_id")
     pages = provenance.join(documents, on="query_id", how="anti", maintain_order="left")
     queries = pages["query_id"].unique(maintain_order=True)
     if corpus.height and not corpus["page_id"].count():
         text = "questions whose gold pages are not judged: no passage has a page_id"
+        diagnostics.warn_each(text, queries)
+    elif corpus.height and not corpus.join(pages, on="page_id", how="semi").height:
+        text = "questions whose gold pages are not among the pages of the passages: of no question are they"
         diagnostics.warn_each(text, queries)
 
 

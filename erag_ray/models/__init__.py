@@ -15,6 +15,7 @@ from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.budget import Budget, TokenCounts
 from erag_ray.models.function import Reader, register_function
 from erag_ray.models.isolation import Isolation, render_isolated, run_checked
+from erag_ray.models.outputs import answer_in
 from erag_ray.prompts.request import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.store.fingerprints import fingerprint
 from erag_ray.store.responses import ResponseStore
@@ -24,7 +25,7 @@ from erag_ray.support.user_code import checking, running
 
 __all__ = [
     "MODELS", "Budget", "Failure", "Form", "Isolation", "LocalModel", "Model", "Passage", "Prompt", "Reader",
-    "Rendered", "Request", "Resources", "Response", "TokenCounts", "check_facts", "check_form",
+    "Rendered", "Request", "Resources", "Response", "TokenCounts", "answer_in", "check_facts", "check_form",
     "fingerprint_fields_of", "kinds_supporting", "load_model", "make_model", "model_class", "model_id",
     "register_function", "render_isolated", "resources_of", "run_checked",
 ]  # fmt: skip

@@ -12,7 +12,10 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a surrogate pair, which no file can store."""
 _FLAGS = re.IGNORECASE | re.DOTALL
 _TAGS = "(?:(?:ant|[a-z]+[:_])?think(?:ing)?|thoughts?|reasoning)"
-_PROMPTED_TAGS = "(?:reason|cot|chain_of_thought|inner_monologue|reflection|scratchpad|analysis|rationale)"
+_PROMPTED_TAGS = (
+    "(?:reason|cot|chain_of_thought|inner_monologue|reflection|scratchpad|analysis|rationale"
+    "|thought_process|thinking_process|inner_thoughts|internal_thoughts|reasoning_content|planning)"
+)
 _ANSWER_TAGS = "(?:answer|final|final_answer|response|output|solution)"
 
 
@@ -58,12 +61,20 @@ _FORMS = (
 )
 _WRAPPER = re.compile(rf"\A\s*<{_ANSWER_TAGS}>(?P<answer>.*?)(?:</{_ANSWER_TAGS}>.*)?\Z", _FLAGS)
 """What some models put around the answer that follows their thinking; what follows it is not part of it."""
+_WRAPPED = re.compile(rf"\A\s*<(?P<tag>{_ANSWER_TAGS})>(?P<answer>.*)</(?P=tag)>\s*\Z", _FLAGS)
+"""The same around the whole of a text without thinking."""
 _OPENING = re.compile(
-    r"\A\s*(?:<s>|<bos>|<\|begin_of_(?:text|solution|box)\|>|<\|START_RESPONSE\|>"
+    r"\A\s*(?:<s>|<bos>|<\|assistant\|>|<\|begin_of_(?:text|solution|box)\|>|<\|START_RESPONSE\|>"
     r"|<\|(?:im_start|start_header_id)\|>\s*assistant(?:\s*<\|end_header_id\|>|\s)|<start_of_turn>\s*model\s)",
     _FLAGS,
 )
 """A control token with which an answer begins."""
+_NEXT_TURN = re.compile(
+    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|eom_id|end_of_text|endoftext)\|>|<end_of_turn>|<\uff5cend\u2581of\u2581sentence\uff5c>"
+    r"|\[\|endofturn\|\])",
+    _FLAGS,
+)
+"""The end of a turn, where a server has not stopped: what follows an answer is not part of it."""
 _CONTROL = (
     r"(?:<(?:\|(?:im_start|start_header_id)\||start_of_turn)>\s*(?:assistant|user|system|model)?"
     r"|<\|[^<>|\s]{1,40}\|>"  # ChatML, Llama, GPT
@@ -107,9 +118,9 @@ def answer_in(text: str, *, one_line: bool = False) -> Answer:
     has_opening = opened != rest
     if one_line:
         opened = (opened.lstrip() if has_opening or thinking is not None else opened).split("\n", 1)[0]
-    answer = _without_controls(opened.rstrip())
+    answer = _without_controls(_NEXT_TURN.split(opened, 1)[0].rstrip())
     has_controls = has_opening or answer != opened.rstrip()
-    if thinking is not None and (wrapped := _WRAPPER.match(answer)):
+    if wrapped := (_WRAPPED if thinking is None else _WRAPPER).match(answer):
         answer = wrapped["answer"]
     notes = {"thinking": bool(thinking and thinking.strip()), "control": has_controls}
     return Answer(answer.strip(), tuple(name for name, is_set in notes.items() if is_set))

@@ -76,8 +76,8 @@ def analyser_settings(name: str) -> dict[str, str | None]:
     """Return all that an analyser's words depend on: its name, its description, the versions of its packages."""
     packages = ("bm25s", "PyStemmer") if name == "english" else ("kiwipiepy", "kiwipiepy_model")
     versions = {package: importlib.metadata.version(package) for package in packages if name in ANALYSERS}
-    rule = getattr(analyser_named(name), "settings", None) or code_stamp(name)
-    return {"name": name, "rule": rule, **versions}
+    rule = getattr(analyser_named(name), "settings", None)
+    return {"name": name, "rule": code_stamp(name) or rule, **versions}
 
 
 ANALYSERS: dict[str, Any] = {"english": English, "korean": Korean}

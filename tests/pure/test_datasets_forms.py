@@ -139,7 +139,13 @@ def test_squads_unanswerable_questions_are_left_out_by_every_door(
 
 @pytest.mark.parametrize(
     "marks",
-    [{"is_impossible": 1}, {"is_impossible": "True"}, {"is_answerable": False}, {"answerable": 0.0}],
+    [
+        {"is_impossible": 1},
+        {"is_impossible": "True"},
+        {"is_answerable": False},
+        {"answerable": "no"},
+        {"unanswerable": True},
+    ],
     ids=str,
 )
 def test_marks_of_questions_without_an_answer(marks: dict[str, Any], tmp_path: pathlib.Path) -> None:
@@ -352,6 +358,24 @@ def test_an_unknown_header_of_qrels_is_one_message(tmp_path: pathlib.Path) -> No
     assert error.startswith(
         f"{path}:1: a header without known names of all three columns: topic, article, usefulness."
     )
+
+
+def test_qrels_with_two_grades_are_refused(tmp_path: pathlib.Path) -> None:
+    diagnostics = Diagnostics()
+    for grades, is_refused in (("1,1", False), ("0,1", True)):
+        (tmp_path / "qrels.csv").write_text(f"query_id,doc_id,score,relevance\nq,d,{grades}\n")
+        read_qrels([str(tmp_path / "qrels.csv")], diagnostics)
+        assert ["several grades: score, relevance" in error for error in diagnostics.errors] == [
+            True
+        ] * is_refused
+
+
+@pytest.mark.parametrize("header", ["question\tground_truth", "Question\tGold Answer", "prompt\tanswers"])
+def test_a_header_with_one_known_name_is_no_question(header: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "q.tsv").write_text(f"{header}\nWhich river?\tRuhr\n")
+    found, errors, _ = loaded(tmp_path / "q.tsv")
+    assert "question" not in found["question"].to_list()
+    assert errors
 
 
 def test_a_missing_relative_file_names_the_folder_of_its_path(

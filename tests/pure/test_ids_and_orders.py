@@ -273,7 +273,15 @@ def test_a_rank_that_is_no_order_or_begins_with_0_causes_no_note(
         assert entries["doc_id"].to_list() == ["d0", "d1", "d2"] * 2
 
 
-@pytest.mark.parametrize("tag", ["run_id", "tag", "run", "run_name"])
+def test_distances_beside_a_rank_that_is_no_order_are_refused(tmp_path: pathlib.Path) -> None:
+    rows = [
+        {"query_id": f"q{q}", "doc_id": f"d{d}", "rank": 1, "score": d} for q in (1, 2) for d in (1, 2, 3)
+    ]
+    pl.DataFrame(rows).write_parquet(tmp_path / "run.parquet")
+    assert "scores rise with the rank in 2 of 2 lists" in loaded(tmp_path / "run.parquet")[1]
+
+
+@pytest.mark.parametrize("tag", ["run_id", "tag", "run", "run_name", "retriever", "System"])
 def test_of_two_runs_in_one_file_the_one_of_the_name_is_read(tmp_path: pathlib.Path, tag: str) -> None:
     rows = [("q1", "d1", 9, "bm25"), ("q1", "d2", 8, "dense"), ("q2", "d2", 8, "dense")]
     trec, frame = (
@@ -311,12 +319,16 @@ def test_of_two_runs_in_one_file_the_one_of_the_name_is_read(tmp_path: pathlib.P
 def test_lists_numbered_from_0_for_questions_from_1_are_refused(
     questions: Any, listed: Any, is_refused: bool
 ) -> None:
-    diagnostics = Diagnostics()
+    queries = pl.DataFrame({"query_id": [str(one) for one in questions]})
     entries = pl.DataFrame({"run_id": "mine", "query_id": [str(one) for one in listed]})
-    check_numbering(pl.DataFrame({"query_id": [str(one) for one in questions]}), entries, diagnostics)
-    assert ["run 'mine' is of questions numbered from" in error for error in diagnostics.errors] == [
-        True
-    ] * is_refused
+    for lists, given, words in (
+        (entries, entries.clear(), "run"),
+        (entries.clear(), entries, "outputs: run"),
+    ):
+        diagnostics = Diagnostics()
+        check_numbering(queries, lists, given, diagnostics)
+        beginnings = [f"{words} 'mine' is of questions numbered from"] * is_refused
+        assert [error[: len(words) + 37] for error in diagnostics.errors] == beginnings
 
 
 def test_qrels_numbered_from_0_for_questions_from_1_are_refused(tmp_path: pathlib.Path) -> None:

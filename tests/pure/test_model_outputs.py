@@ -62,7 +62,7 @@ THINKING = {
 }
 PLAIN = [
     "Orla", "a <think> b", "Orla <think>or Graz</think> it is", "In <thinking> tags", "Orla</s>Graz",
-    "<|im_end|> is a token", "analysis of variance", "<answer>Orla</answer>", "<think/>Orla", "<think />Orla",
+    "<|im_end|> is a token", "analysis of variance", "<answer>Orla</answer> or", "<think/>Orla", "<think />Orla",
     "<|im_start|> opens a turn", "a < b </ c", "[1]", "the end tag </rationale> closes it", "",
 ]  # fmt: skip
 END_TOKENS = (
@@ -103,9 +103,21 @@ def test_what_has_no_whole_tag_is_only_stripped(text: str) -> None:
         assert answer_in(text) == (text.strip(), ())
 
 
+@pytest.mark.parametrize(
+    "end", ["<|im_end|>\n<|im_start|>user\n", "<|endoftext|>", "\n<end_of_turn>", "[|endofturn|]"]
+)
+def test_what_follows_the_end_of_a_turn_is_cut(end: str) -> None:
+    assert answer_in(f"Orla{end}Who is Ann?") == ("Orla", ("control",))
+
+
+def test_an_answer_within_tags_is_what_they_enclose() -> None:
+    assert answer_in("<answer>Orla</answer>\n").text == "Orla"
+    assert answer_in("<inner_thoughts>Graz?</inner_thoughts><final>Orla</final>").text == "Orla"
+
+
 OPENINGS = (
-    "<s>", "<bos>", "<|begin_of_text|>", "<|START_RESPONSE|>", "<|begin_of_box|>", "<|im_start|>assistant\n",
-    "<|start_header_id|>assistant<|end_header_id|>\n\n", "<start_of_turn>model\n",
+    "<|assistant|>", "<s>", "<bos>", "<|begin_of_text|>", "<|START_RESPONSE|>", "<|begin_of_box|>",
+    "<|im_start|>assistant\n", "<|start_header_id|>assistant<|end_header_id|>\n\n", "<start_of_turn>model\n",
 )  # fmt: skip
 
 

@@ -22,9 +22,8 @@ _ANSWERS = re.compile(
     r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?$"
 )
 _MARKS = {
-    "is_impossible": ("true", "1", "1.0"),
-    "is_answerable": ("false", "0", "0.0"),
-    "answerable": ("false", "0", "0.0"),
+    **dict.fromkeys(("is_impossible", "is_unanswerable", "unanswerable"), ("true", "1", "1.0", "yes")),
+    **dict.fromkeys(("is_answerable", "answerable"), ("false", "0", "0.0", "no")),
 }
 """Fields that mark a question without an answer -> their values then, as text."""
 READ = (*FIELDS, *ALTERNATIVES)

@@ -13,6 +13,7 @@ from typing import Any
 
 from erag_ray.data.datasets.answers import READ, is_alias, unread_fields
 from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.ids import identifier, is_missing
 from erag_ray.data.files.jsonl import Record
 
 _FORM = re.compile(r"(?:([^:=]+):)?([^:=]+)=(.*)", re.DOTALL)
@@ -95,7 +96,7 @@ class SlicePaths:
         for path in self.paths:
             value = _at(record.values, path)
             self.is_found |= {path} if value is not _MISSING else set()
-            text = "" if value in (_MISSING, None) else _text(value)
+            text = "" if value is _MISSING or is_missing(value) else _text(value)
             self.rows.append((query_id, path, text if text.strip() else NO_VALUE))
 
     def check(self) -> None:
@@ -119,7 +120,12 @@ def _at(values: Any, path: str) -> Any:
 
 def _text(value: Any) -> str:
     try:
-        return value if isinstance(value, str) else json.dumps(value)
+        # 2020.0 is 2020, as where a column of whole numbers has gaps
+        name = identifier(value)
+        return value if isinstance(value, str) else name or json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        # a date, of Parquet
+        return str(value)
     except RecursionError:
         return f"a {type(value).__name__}, nested too deeply to compare"
 

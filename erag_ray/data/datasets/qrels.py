@@ -63,6 +63,9 @@ def _add(judged: dict[str, dict[str, int]], record: Record, query: str, document
         if identifier(record.values[column]) is None:
             return f"{column} is {shown(record.values[column])}; it must be an id"
     query_id, doc_id = (str(identifier(record.values[column])) for column in (query, document))
+    others = [name for name in record.values if name != grade and _names_of((name,))[2]]
+    if any(record.values[name] != record.values[grade] for name in others):
+        return f"several grades: {', '.join([grade, *others])}. Keep one column"
     score = str(record.values[grade])
     if not (whole := _WHOLE.fullmatch(score)):
         return f"score {score!r} is not a whole number"

@@ -88,7 +88,7 @@ def dataset_of_file(path: str) -> str:
     if is_dataset(path):
         return dataset_name(path)
     folder, file = os.path.split(os.path.abspath(path))
-    stem = re.sub(r"(\.jsonl?)?(\.gz)?$", "", file).removeprefix("queries.")
+    stem = re.sub(r"(\.(jsonl?|parquet|csv|tsv))?(\.gz)?$", "", file).removeprefix("queries.")
     stem = re.sub(r"-(train|dev|test)(_\w+)*-kilt$", "", stem)
     return (os.path.basename(folder) or stem) if stem == "queries" else stem
 

@@ -62,7 +62,7 @@ ROW_QUERY_IDS = IdKeys("query_id", frozenset({"queryid", "qid", "questionid"}))
 """Of rows that are documents, whose ``id`` is the document's."""
 QUERY_IDS = IdKeys("query_id", ROW_QUERY_IDS.others | {"id"})
 """Of records that are lists."""
-RUN_IDS = IdKeys("run_id", frozenset({"runid", "runtag", "runname", "run", "tag"}))
+RUN_IDS = IdKeys("run_id", frozenset({"runid", "runtag", "runname", "run", "tag", "retriever", "system"}))
 """Of rows and records of a file with several runs."""
 QUESTION_IDS = IdKeys("id", QUERY_IDS.others)
 

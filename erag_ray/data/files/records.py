@@ -37,7 +37,7 @@ def read_records(
                 yield Record(row, path, number, diagnostics)
         except ValueError as error:
             diagnostics.error(f"unreadable dataset {path}", f"{path}: {error}")
-    elif path.endswith(".parquet"):
+    elif path.lower().endswith(".parquet"):
         file = scan_parquet(path, diagnostics)
         rows = None if file is None else file.collect(file.frame)
         for values in () if rows is None else rows.iter_rows(named=True):
@@ -94,7 +94,9 @@ def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[st
     for position, (number, line) in enumerate(read_lines(path, diagnostics)):
         cells = [_unquoted(cell) for cell in line.rstrip("\r\n").split("\t")]
         lower = [cell.strip().lower() for cell in cells]
-        if position == 0 and sum(_names_a_column(cell, known) for cell in {*lower}) > 1:
+        num_names = sum(_names_a_column(cell, known) for cell in {*lower})
+        # one known name among words that could all be names is a header too
+        if position == 0 and num_names > (not all(cell.replace(" ", "_").isidentifier() for cell in lower)):
             names = lower
         elif len(cells) == len(names or by_count.get(len(cells), ())):
             yield Record(

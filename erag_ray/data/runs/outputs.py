@@ -15,14 +15,15 @@ import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import ListIds, document_of
-from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, IdKeys, shown
+from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, IdKeys, is_missing, shown
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
 from erag_ray.data.runs.entries import ENTRY_COLUMNS
+from erag_ray.data.runs.orders import BY_RANK, rising_fault
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.store.schemas import GIVEN
 
-SYSTEMS = IdKeys(RUN_IDS.first, RUN_IDS.others | {"system"})
+SYSTEMS = IdKeys(RUN_IDS.first, RUN_IDS.others - {"retriever"})
 # in a log, id is the output's own
 SINGLE_DOCUMENTS = IdKeys(DOCUMENT_IDS.first, DOCUMENT_IDS.others - {"id"})
 LIST_COLUMNS = ("run_id", "query_id", "rank", "doc_id", "title", "text", "score")
@@ -68,13 +69,18 @@ def load_outputs(
     documents = [(*of_list, *document) for of_list, (one, _) in lists.items() for document in one]
     schema = {name: ENTRY_COLUMNS[name] for name in LIST_COLUMNS}
     entries = pl.DataFrame(documents, schema=schema, orient="row")
+    for (name,), ranked in entries.group_by("run_id", maintain_order=True):
+        if fault := rising_fault(ranked):
+            diagnostics.error("scores that rise", f"outputs of run {name!r}: {fault.text}. {BY_RANK}")
     outputs = pl.DataFrame(rows, schema=pl.DataFrame(GIVEN.empty()).schema)
     return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal"))
 
 
 def item_of(record: Record) -> dict[str, str]:
     """Return what a record is about: query_id, run_id and doc_id, of which one of the last two is ""."""
-    is_document = bool(SINGLE_DOCUMENTS.among(record.values))
+    # a table of both has an empty cell for the other
+    names = SINGLE_DOCUMENTS.among(record.values)
+    is_document = any(not is_missing(record.values[name]) for name in names)
     return {
         "query_id": record.identifier(ROW_QUERY_IDS),
         "run_id": "" if is_document else record.identifier(SYSTEMS),
@@ -95,7 +101,7 @@ def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[s
     if depth is None or has_no_list:
         is_list_known = item["run_id"] in runs or bool({"documents", "doc_ids"} & {*values})
         depth = depths[-1] if is_list_known and not has_no_list else 0
-    elif depth not in depths:
+    elif isinstance(depth, bool | list | dict) or depth not in depths:
         known = ", ".join(map(str, depths))
         text = (
             f"depth is {shown(depth)}, but the lists of the job have {known} documents; set end_to_end_depths"

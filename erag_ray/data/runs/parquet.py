@@ -31,10 +31,10 @@ def read_parquet(file: RunFile) -> pl.DataFrame:
     table = None if scanned is None else _rows(file, scanned)
     if table is None:
         return pl.DataFrame(schema=ENTRY_COLUMNS)
-    has_rank, is_empty = "rank" in table.columns, _found_nothing(table)
+    is_empty = _found_nothing(table)
     found_nothing, table = table.filter(is_empty), _without_constant_rank(table.filter(~is_empty))
     good = _with_ids(_checked(file, table))
-    if not has_rank:
+    if "rank" not in table.columns:
         report_rising(file, good.with_columns(rank="row"), BY_ROW)
     ranked = _renumbered(file, good) if "rank" in good.columns else in_trec_order(good, file.precision)
     report_repeats(file, ranked)

@@ -18,7 +18,7 @@ from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
 from erag_ray.config.job import JobConfig
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.ids import shown
+from erag_ray.data.files.ids import is_missing, numbering_fault, shown
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
 from erag_ray.data.runs.outputs import item_of
@@ -35,6 +35,7 @@ from erag_ray.extras.verdicts.agreement import (
 )
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.schemas import LABELS, LIST_OUTPUTS, QUERIES, UTILITY
+from erag_ray.support.errors import InputError
 from erag_ray.support.progress import StageProgress
 
 KEYS = ("verdict", "accepted")
@@ -64,14 +65,14 @@ def _row(record: Record) -> dict[str, Any]:
     if verdict not in (0, 1):
         state = f"is {shown(verdict)}" if key in values else "is missing"
         record.fault(f"wrong {key}", f"{key} {state}; it must be true, false, 1 or 0")
-    depth = values.get("depth") or 0
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
+    depth = 0 if is_missing(values.get("depth")) else values["depth"]
+    if isinstance(depth, bool) or not isinstance(depth, int | float) or depth < 0 or depth != int(depth):
         record.fault("wrong depth", f"depth is {shown(depth)}; it must be a number of documents")
     item, rater = item_of(record), values.get("annotator")
     return {
         **item,
         "depth": 0 if item["doc_id"] else depth,
-        "rater": "" if rater is None else str(rater),
+        "rater": "" if is_missing(rater) else str(rater),
         "verdict": bool(verdict),
     }
 
@@ -91,7 +92,10 @@ def check(config: JobConfig) -> None:
 def make_verdicts(evaluation: Evaluation, _: StageProgress) -> Iterator[pl.DataFrame]:
     """Yield VERDICTS on the questions of the job."""
     verdicts = load_verdicts(evaluation.config.verdicts, Diagnostics())
-    yield verdicts.join(evaluation.inputs.queries, on="query_id", how="semi", maintain_order="left")
+    queries = evaluation.inputs.queries
+    if fault := numbering_fault(queries["query_id"].to_list(), verdicts["query_id"].unique().to_list()):
+        raise InputError([f"verdicts: the file {fault}"])
+    yield verdicts.join(queries, on="query_id", how="semi", maintain_order="left")
 
 
 def show(view: View) -> Iterator[Part]:
