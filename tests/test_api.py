@@ -303,10 +303,7 @@ def first_list(documents: Any) -> dict[str, Any]:
 
 BAD_RUNS: list[tuple[Any, str]] = [
     (first_list("d1"), r"runs\['good'\]\['q1'\]: a str, not a list of documents"),
-    (
-        first_list([None]),
-        r"runs\['good'\]\['q1'\]\[0\]: a document is None, a NoneType; it must be an id",
-    ),
+    (first_list([None]), r"runs\['good'\]\['q1'\]\[0\]: a document is None, a NoneType; it must be an id"),
     (
         first_list(["d1", ("d2", [1])]),
         r"\['q1'\]\[1\]: .* its second entry is neither a text nor a finite number",
@@ -320,10 +317,7 @@ BAD_RUNS: list[tuple[Any, str]] = [
     ({"good": {"other": ["d1"]}}, "no query in common with the questions"),
     ({"good": 7}, r"runs\['good'\]: a int, not a list of mappings"),
     ([["d1"]], r"runs: a list; it must be a mapping of names"),
-    (
-        {3: {"q1": ["d1"]}},
-        r"runs: a mapping whose keys are not all strings; it must be a mapping of names",
-    ),
+    ({3: {"q1": ["d1"]}}, r"runs: a mapping whose keys are not all strings; it must be a mapping of names"),
     ({"good": [["d1"]]}, r"runs\['good'\]: a list of list; lists need the ids of their questions"),
     ({"a/b": {"q1": ["d1"]}}, "runs: 'a/b' cannot be a file name"),
     ({"..": {"q1": ["d1"]}}, "runs: '..' cannot be a file name"),

@@ -31,18 +31,14 @@ from erag_ray.support.errors import InputError
 @pytest.mark.parametrize(
     ("reader", "told"),
     [
-        (
-            ReaderConfig(kind="causal", model="/no/such/folder"),
-            "reader.model: there is no folder /no/such/folder",
-        ),
-        (
-            ReaderConfig(kind="ehco"),
-            "reader.kind: unknown reader 'ehco'; known: causal, echo, fid, function, ipa, served, vllm, or "
-            "package.module:name. Did you mean 'echo'?",
-        ),
+        (ReaderConfig(kind="causal", model="/no/such/folder"),
+         "reader.model: there is no folder /no/such/folder"),
+        (ReaderConfig(kind="ehco"),
+         "reader.kind: unknown reader 'ehco'; known: causal, echo, fid, function, ipa, served, vllm, or "
+         "package.module:name. Did you mean 'echo'?"),
         (ReaderConfig(kind="pathlib:Path"), "reader.kind: pathlib:Path is not a subclass"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_reader_is_told_with_the_wrong_files_and_former_results_stay(
     compared: Tiny, reader: ReaderConfig, told: str
 ) -> None:

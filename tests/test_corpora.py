@@ -66,10 +66,7 @@ def test_no_ideal_is_over_the_pool_of_all_corpora(compared: Tiny) -> None:
     assert (
         table(compared, PER_QUERY, ideal="pool").height > 0,
         table(two, PER_QUERY, ideal="pool").height,
-    ) == (
-        True,
-        0,
-    )
+    ) == (True, 0)
     note = "no measure has the pool of all runs as ideal (corpora: left, right)"
     assert (note in tables_text(two), note in tables_text(compared)) == (True, False)
     one = compared.with_config(

@@ -405,32 +405,20 @@ def questions_with(**columns: pl.Expr) -> Callable[[pl.DataFrame], pl.DataFrame]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            questions_with(question=pl.lit("who?")),
-            "questions: other text of 1 of 40, the first 'q3': who lives in town 3 and who?",
-        ),
-        (
-            questions_with(answers=pl.concat_list(pl.lit("Bo"))),
-            "questions: other gold answers of 1 of 40, the first 'q3': ['Person 3'] and ['Bo']",
-        ),
-        (
-            lambda table: table.filter(pl.col("query_id") != "q3"),
-            "questions: 1 of 40 in the baseline are not in the candidate, the first 'q3'",
-        ),
-        (
-            lambda table: pl.concat([table, table.head(2).with_columns(pl.col("query_id") + "x")]),
-            "questions: 2 of 42 in the candidate are not in the baseline, the first 'q0x'",
-        ),
-        (
-            lambda table: table.with_columns(dataset=pl.lit("towns")),
-            "questions: other dataset of 40 of 40, the first 'q0': tiny and towns",
-        ),
-        (
-            lambda table: table.with_columns(score=pl.lit("token_f1")),
-            "tiny: the score is exact_match in the baseline and token_f1 in the candidate. Set the same score",
-        ),
+        (questions_with(question=pl.lit("who?")),
+         "questions: other text of 1 of 40, the first 'q3': who lives in town 3 and who?"),
+        (questions_with(answers=pl.concat_list(pl.lit("Bo"))),
+         "questions: other gold answers of 1 of 40, the first 'q3': ['Person 3'] and ['Bo']"),
+        (lambda table: table.filter(pl.col("query_id") != "q3"),
+         "questions: 1 of 40 in the baseline are not in the candidate, the first 'q3'"),
+        (lambda table: pl.concat([table, table.head(2).with_columns(pl.col("query_id") + "x")]),
+         "questions: 2 of 42 in the candidate are not in the baseline, the first 'q0x'"),
+        (lambda table: table.with_columns(dataset=pl.lit("towns")),
+         "questions: other dataset of 40 of 40, the first 'q0': tiny and towns"),
+        (lambda table: table.with_columns(score=pl.lit("token_f1")),
+         "tiny: the score is exact_match in the baseline and token_f1 in the candidate. Set the same score"),
     ],
-)
+)  # fmt: skip
 def test_other_questions_and_scores_are_refused(
     out: str, other: TableStore, change: Callable[[pl.DataFrame], pl.DataFrame], message: str
 ) -> None:

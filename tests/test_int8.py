@@ -28,13 +28,7 @@ from erag_ray.models.local.linear import (
     normed_relu_linear,
     quantize_weights,
 )
-from erag_ray.models.local.quantize import (
-    MOST,
-    MOST_POSITIVE,
-    quantize,
-    quantize_normed,
-    quantize_relu,
-)
+from erag_ray.models.local.quantize import MOST, MOST_POSITIVE, quantize, quantize_normed, quantize_relu
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD

@@ -119,26 +119,20 @@ KINDS: dict[str, tuple[Callable[[str, Diagnostics], object], Callable[[pathlib.P
     "klue.json": (questions, lambda _: KLUE_FILE.encode()),
     "run.trec": (run, lambda _: RUN_FILE.encode()),
     "run.parquet": (run, lambda folder: parquet(run_table(), folder)),
-    "of several.parquet": (
-        lambda path, diagnostics: load_run("b", path, diagnostics),
-        lambda folder: parquet(run_table().with_columns(run_id=pl.Series(["a", "b", "b"])), folder),
-    ),
+    "of several.parquet": (lambda path, diagnostics: load_run("b", path, diagnostics),
+        lambda folder: parquet(run_table().with_columns(run_id=pl.Series(["a", "b", "b"])), folder)),
     "passages.jsonl.gz": (some, lambda _: gzip.compress(PASSAGES_FILE.encode())),
     "passages.parquet": (load_passages, lambda folder: parquet(passage_table(), folder)),
     "some passages \u00fc.parquet": (some, lambda folder: parquet(passage_table(), folder)),
     "pages.json": (pages, lambda _: PAGES_FILE.encode()),
-    "pages.parquet": (
-        pages,
-        lambda folder: parquet(pl.DataFrame({"title": ["A", "B"], "text": ["a\n\nb", "c"]}), folder),
-    ),
+    "pages.parquet": (pages,
+        lambda folder: parquet(pl.DataFrame({"title": ["A", "B"], "text": ["a\n\nb", "c"]}), folder)),
     # what is wrong is told in the same words
     "wrong.trec": (run, lambda _: b"q1 Q0 d1 1 x y\nq1\n\xff\n"),
     "cut.trec.gz": (run, lambda _: gzip.compress(RUN_FILE.encode())[:-12]),
-    "twice.parquet": (
-        load_passages,
-        lambda folder: parquet(pl.concat([passage_table(), passage_table()]), folder),
-    ),
-}
+    "twice.parquet": (load_passages,
+        lambda folder: parquet(pl.concat([passage_table(), passage_table()]), folder)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KINDS)

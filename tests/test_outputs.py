@@ -27,14 +27,7 @@ from erag_ray.labels.document_labels import label
 from erag_ray.measures.scores import normalize_answer
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.prompt import FAMILIES, VERDICTS
-from erag_ray.store.schemas import (
-    DOCUMENT_OUTPUTS,
-    LABELS,
-    OUTPUTS,
-    REQUESTS,
-    RESPONSES,
-    conform,
-)
+from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS, OUTPUTS, REQUESTS, RESPONSES, conform
 from erag_ray.store.tables import TableStore
 
 

@@ -175,24 +175,16 @@ def test_runs_can_be_fused_and_measured_without_passages(searched: Tiny) -> None
     ("retriever", "error"),
     [
         (python("gone"), r"retrievers.good: retriever 'my_search:gone' cannot be loaded"),
-        (
-            python("NUMBER"),
-            "retrievers.good: my_search:NUMBER is a int, which has no method a call: it is no python",
-        ),
-        (
-            python("make", kind="haystack"),
-            "retrievers.good: my_search:make is a Bad, which has no method run: it is no haystack retriever",
-        ),
-        (
-            python("broken", kind="langchain"),
-            r"retrievers.good: RuntimeError: no index \(.*my_search.py:\d+\)",
-        ),
-        (
-            RetrieverConfig(kind="http", url="http://localhost:1", revision="1", api_key_env="NO_SUCH_KEY"),
-            "retrievers.good: api_key_env: the environment variable NO_SUCH_KEY is not set",
-        ),
+        (python("NUMBER"),
+         "retrievers.good: my_search:NUMBER is a int, which has no method a call: it is no python"),
+        (python("make", kind="haystack"),
+         "retrievers.good: my_search:make is a Bad, which has no method run: it is no haystack retriever"),
+        (python("broken", kind="langchain"),
+         r"retrievers.good: RuntimeError: no index \(.*my_search.py:\d+\)"),
+        (RetrieverConfig(kind="http", url="http://localhost:1", revision="1", api_key_env="NO_SUCH_KEY"),
+         "retrievers.good: api_key_env: the environment variable NO_SUCH_KEY is not set"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_object_ends_the_job_with_its_name(
     searched: Tiny, retriever: RetrieverConfig, error: str
 ) -> None:

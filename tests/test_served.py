@@ -92,12 +92,8 @@ FAULTS = {
     "429": (error_reply(429, retry_after="0.001"), 21, "resource", "429"),
     "429 without Retry-After": (error_reply(429), 21, "resource", "429"),
     "429 with a Retry-After that is no number": (error_reply(429, retry_after="soon"), 21, "resource", "429"),
-    "500": (
-        error_reply(500, "out of memory"),
-        7,
-        "resource",
-        "out of memory, 7 times|out of memory'}}, 7 times|500",
-    ),
+    "500": (error_reply(500, "out of memory"), 7, "resource",
+        "out of memory, 7 times|out of memory'}}, 7 times|500"),
     "cut": (Reply(cut=True), 7, "resource", "7 times"),
     "half of a body": (Reply(raw='{"choices": [{"mess'), 7, "resource", "7 times"),
     "no JSON object": (Reply(raw="[]"), 7, "resource", "7 times"),
@@ -105,27 +101,15 @@ FAULTS = {
     "error with status 200": (Reply(raw='{"error": "overloaded"}'), 7, "resource", "overloaded, 7 times"),
     "nothing": (Reply(delay=math.inf), 3, "resource", "no answer within 1 s, 3 times"),
     "too slowly": (Reply(drops=True), 3, "resource", "no answer within 1 s, 3 times"),
-    "too long": (
-        error_reply(400, "maximum context length is 8 tokens"),
-        1,
-        "input",
-        "maximum context length",
-    ),
+    "too long": (error_reply(400, "maximum context length is 8 tokens"), 1, "input",
+        "maximum context length"),
     "too large": (error_reply(413, "too large"), 1, "input", "too large"),
     "cannot be read": (error_reply(422, "no such field"), 1, "input", "no such field"),
     "filter": (error_reply(400, "filtered", "content_filter"), 1, "refused", "filtered"),
-    "filter in the answer": (
-        Reply(choice={"finish_reason": "content_filter"}),
-        1,
-        "refused",
-        "content filter",
-    ),
-    "an error beside a text": (
-        Reply(text="an", choice={"error": {"code": 502, "message": "gone"}}),
-        7,
-        "resource",
-        "gone, 7 times",
-    ),
+    "filter in the answer": (Reply(choice={"finish_reason": "content_filter"}), 1, "refused",
+        "content filter"),
+    "an error beside a text": (Reply(text="an", choice={"error": {"code": 502, "message": "gone"}}), 7,
+        "resource", "gone, 7 times"),
     "an aborted answer": (Reply(text="an", choice={"finish_reason": "abort"}), 7, "resource", "7 times"),
     "an error in the choice": (
         Reply(text="an", choice={"finish_reason": "error", "error": {"code": 502, "message": "gone"}}),
@@ -133,14 +117,10 @@ FAULTS = {
         "resource",
         "the answer is an error: gone, 7 times",
     ),
-    "a refusal": (
-        Reply(choice={"message": {"content": None, "refusal": "I will not."}}),
-        1,
-        "refused",
-        "I will not.",
-    ),
+    "a refusal": (Reply(choice={"message": {"content": None, "refusal": "I will not."}}), 1, "refused",
+        "I will not."),
     "a tool": (Reply(choice={"finish_reason": "tool_calls"}), 1, "input", "turn tools off"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.long
@@ -177,20 +157,14 @@ NOTED = {
     "control tokens": (Reply(text="Orla<|eot_id|></s>"), "Orla", ("control",)),
     "thinking": (Reply(text="<think>hm,\nwell</think>\n\nOrla"), "Orla", ("thinking",)),
     "thinking, opened by the template": (Reply(text="hm,\nwell</think>\nOrla"), "Orla", ("thinking",)),
-    "thinking to the end": (
-        Reply(text="<think>hm", choice={"finish_reason": "length"}),
-        "",
-        ("thinking", "cut", "empty"),
-    ),
-    "thinking apart": (
-        Reply(choice={"message": {"content": "Orla", "reasoning_content": "hm"}}),
-        "Orla",
-        ("thinking",),
-    ),
+    "thinking to the end": (Reply(text="<think>hm", choice={"finish_reason": "length"}), "",
+        ("thinking", "cut", "empty")),
+    "thinking apart": (Reply(choice={"message": {"content": "Orla", "reasoning_content": "hm"}}), "Orla",
+        ("thinking",)),
     "a sign that is no thinking": (Reply(text="a <think> b"), "a <think> b", ()),
     "counts that are none": (Reply(fields={"usage": {"prompt_tokens": "many"}}), "an answer", ("estimated",)),
     "no counts": (Reply(fields={"usage": None}), "an answer", ("estimated",)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("answer", NOTED)

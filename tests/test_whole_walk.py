@@ -281,24 +281,15 @@ def test_a_reader_that_needs_more_gpus_than_a_node_has_is_refused_before_anythin
 @pytest.mark.parametrize(
     ("pool", "nodes", "line"),
     [
-        (
-            Pool(size=8, num_cpus=11, num_gpus=1),
-            [{"GPU": 8.0, "accelerator_type:A100": 1.0}],
-            "readers: 8, one on each GPU (A100), 11 CPU threads each",
-        ),
-        (
-            Pool(size=6, num_cpus=1, num_gpus=1),
-            [{"GPU": 4.0}, {"GPU": 4.0}],
-            "readers: 6, one on each GPU of 8, 2 idle, 1 CPU thread each",
-        ),
-        (
-            Pool(size=5, num_cpus=2, num_gpus=0.5),
-            [{"GPU": 4.0}],
-            "readers: 5 on 4 GPUs, up to 2 on each, 2 CPU threads each",
-        ),
+        (Pool(size=8, num_cpus=11, num_gpus=1), [{"GPU": 8.0, "accelerator_type:A100": 1.0}],
+         "readers: 8, one on each GPU (A100), 11 CPU threads each"),
+        (Pool(size=6, num_cpus=1, num_gpus=1), [{"GPU": 4.0}, {"GPU": 4.0}],
+         "readers: 6, one on each GPU of 8, 2 idle, 1 CPU thread each"),
+        (Pool(size=5, num_cpus=2, num_gpus=0.5), [{"GPU": 4.0}],
+         "readers: 5 on 4 GPUs, up to 2 on each, 2 CPU threads each"),
         (Pool(size=2, num_cpus=0, num_gpus=0), [{"CPU": 4.0}], "readers: 2 on CPUs, 1 CPU thread each"),
     ],
-)
+)  # fmt: skip
 def test_the_first_line_names_the_devices(pool: Pool, nodes: list[dict[str, float]], line: str) -> None:
     assert pool.described(nodes) == line
 

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import polars as pl
-from fuzzing import (
-    as_json,
-    as_lines,
-)
+from fuzzing import as_json, as_lines
 from input_files import SEA, article, kilt, predicted, qa
 
 from erag_ray.data.datasets.qrels import read_qrels
@@ -199,11 +196,7 @@ OBJECTS: dict[str, tuple[str, Any, Read]] = {
 TEXTS: dict[str, tuple[str, bytes, Read]] = {
     **{name: (file, as_lines(records), read) for name, (file, records, read) in LINES.items()},
     **{name: (file, as_json(content).encode(), read) for name, (file, content, read) in OBJECTS.items()},
-    "klue by hand": (
-        "klue.json",
-        json.dumps(KLUE, indent=1, ensure_ascii=False).encode(),
-        read_questions,
-    ),
+    "klue by hand": ("klue.json", json.dumps(KLUE, indent=1, ensure_ascii=False).encode(), read_questions),
     "trec": ("run.trec", TREC, read_lists),
     "qrels": ("test.tsv", QRELS, read_judged),
     "trec qrels": ("qrels.txt", TREC_QRELS, read_judged),

@@ -15,8 +15,7 @@ MARKS = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings(
-        r"ignore::ResourceWarning",
-        r"ignore::pytest.PytestUnraisableExceptionWarning",
+        r"ignore::ResourceWarning", r"ignore::pytest.PytestUnraisableExceptionWarning"
     ),
 ]
 

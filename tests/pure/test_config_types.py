@@ -146,26 +146,20 @@ def test_a_wrong_type_from_python_is_one_message_before_anything_is_written(tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"annotators": "erag"},
-            "annotators: expected a list of texts, got 'erag'. Write annotators: [erag]",
-        ),
+        ({"annotators": "erag"},
+         "annotators: expected a list of texts, got 'erag'. Write annotators: [erag]"),
         ({"depth": "1"}, "depth: expected a whole number, got '1'. Write 1 without quotes"),
-        (
-            {"reader": "gpt-4"},
-            'reader: \'gpt-4\', not a reader. Write reader={"kind": "causal", "model": \'gpt-4\'}',
-        ),
+        ({"reader": "gpt-4"},
+         'reader: \'gpt-4\', not a reader. Write reader={"kind": "causal", "model": \'gpt-4\'}'),
         ({"judge": 7}, "judge: a int, not a reader"),
         ({"auxiliary_reader": "t5"}, "auxiliary_reader: 't5', not a reader"),
         ({"runs": {1.1: {"1": ["d1"]}}}, "runs: a mapping whose keys are not all strings; it must be"),
-        (
-            {"retrievers": {True: {"kind": "bm25"}}},
-            "retrievers: a mapping whose keys are not all strings; it must be",
-        ),
+        ({"retrievers": {True: {"kind": "bm25"}}},
+         "retrievers: a mapping whose keys are not all strings; it must be"),
         ({"run_corpora": {1.1: "x"}}, "run_corpora: the name 1.1 is not a text. Write '1.1'"),
         ({"out": 7}, "out: expected a path, got 7"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_argument_of_python_names_the_nearest_right_form(
     arguments: dict[str, Any], message: str
 ) -> None:

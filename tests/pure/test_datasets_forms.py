@@ -27,22 +27,16 @@ UNREAD = "alternative_answers", "alias", "accepted_answer", "normalizedAliases",
 SQUAD = {"text": ["Ruhr", "the Ruhr"], "answer_start": [3, 3]}
 ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     # fields of a record, its answers, the beginning of the only note ("": none)
-    (
-        {"answers": ["Ruhr"], "input": "Which sea?", "output": [{"answer": "North"}]},
-        ["Ruhr"],
-        "records with the fields of plain and kilt",
-    ),
+    ({"answers": ["Ruhr"], "input": "Which sea?", "output": [{"answer": "North"}]}, ["Ruhr"],
+     "records with the fields of plain and kilt"),
     ({"answer": "Ruhr", "output": "North"}, ["Ruhr"], "the fields of plain and kilt, read as plain."),
     ({"answers": ["Ruhr"], "_id": "x", "text": "Which sea?"}, ["Ruhr"], "the fields of plain and beir"),
     ({"answer": "Ruhr river", "answer_aliases": ["Ruhr", "Ruhr river"]}, ["Ruhr river", "Ruhr"], ""),
     ({"golden_answers": ["Ruhr", "die Ruhr"]}, ["Ruhr", "die Ruhr"], ""),
     ({"possible_answers": '["Ruhr", "Rur\\u0068"]'}, ["Ruhr", "Rurh"], "a list written as text"),
     ({"answers": ["Ruhr"], "golden_answers": ["ruhr"]}, ["Ruhr"], ""),
-    (
-        {"answers": ["Ruhr"], "golden_answers": ["Ruhr", "Lenne"]},
-        ["Ruhr"],
-        "also in the fields golden_answers",
-    ),
+    ({"answers": ["Ruhr"], "golden_answers": ["Ruhr", "Lenne"]}, ["Ruhr"],
+     "also in the fields golden_answers"),
     ({"answers": ["Ruhr"], "gold": "Lenne"}, ["Ruhr"], "fields gold, which are not read. Set question"),
     ({"answers": SQUAD}, ["Ruhr", "the Ruhr"], ""),
     ({"answers": [{"text": "Ruhr"}, {"text": "Lenne"}]}, ["Ruhr", "Lenne"], ""),
@@ -55,11 +49,8 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"answers": ["['Ruhr', 'Lenne']"]}, ["Ruhr", "Lenne"], "answers that are a list"),
     ({"answers": json.dumps(SQUAD)}, ["Ruhr", "the Ruhr"], "answers that are a list"),
     ({"answers": str(SQUAD)}, ["Ruhr", "the Ruhr"], "answers that are a list"),
-    (
-        {"answers": "{'text': array(['Ruhr'], dtype=object), 'answer_start': array([3], dtype=int32)}"},
-        ["Ruhr"],
-        "answers that are a list",
-    ),
+    ({"answers": "{'text': array(['Ruhr'], dtype=object), 'answer_start': array([3], dtype=int32)}"},
+     ["Ruhr"], "answers that are a list"),
     ({"answers": "{'Ruhr', 'Lenne'}"}, ["Ruhr", "Lenne"], "answers that are a list"),
     ({"answers": "[np.str_('Ruhr'), np.str_('Lenne')]"}, ["Ruhr", "Lenne"], "answers that are a list"),
     # other forms of aliases are read, other fields named
@@ -85,7 +76,7 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"answers": "('Ruhr')"}, ["('Ruhr')"], ""),
     ({"answers": "[1, 2]"}, ["[1, 2]"], "answers that look like a list"),
     ({"answers": "{Ruhr}"}, ["{Ruhr}"], ""),
-]
+]  # fmt: skip
 IMPOSSIBLE: list[Any] = [
     {"text": [], "answer_start": []},
     "{'text': [], 'answer_start': []}",

@@ -284,19 +284,13 @@ BAD_PREDICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"id": "r"}, "query 'r' of run 'bm25' has no output"),
     ({"output": []}, "id is missing"),
     (predicted({"title": "x"}), "an entry has neither doc_id"),
-    (
-        predicted({"doc_id": ["a"], "wikipedia_id": "1"}),
-        "doc_id is ['a']; it must be a string or a whole number",
-    ),
-    (
-        predicted({"doc_id": "a"}, {"doc_id": "a"}),
-        "run 'bm25', query 'r': document 'a' is in the list more than",
-    ),
-    (
-        {"id": "r", "output": [{"provenance": [{"doc_id": one}]} for one in "ab"]},
-        "query 'r' of run 'bm25' has 2 provenance lists, not one",
-    ),
-]
+    (predicted({"doc_id": ["a"], "wikipedia_id": "1"}),
+     "doc_id is ['a']; it must be a string or a whole number"),
+    (predicted({"doc_id": "a"}, {"doc_id": "a"}),
+     "run 'bm25', query 'r': document 'a' is in the list more than"),
+    ({"id": "r", "output": [{"provenance": [{"doc_id": one}]} for one in "ab"]},
+     "query 'r' of run 'bm25' has 2 provenance lists, not one"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("record", "message"), BAD_PREDICTIONS)

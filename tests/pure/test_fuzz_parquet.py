@@ -129,14 +129,10 @@ def test_columns_of_any_type(form: str, data: st.DataObject) -> None:
 
 GOOD: dict[str, Columns] = {
     "passages": {name: (pa.string(), ["a", "b", "c"]) for name in NAMES["passages"]},
-    "runs": {
-        "query_id": (pa.string(), ["q", "q", "p"]),
-        "doc_id": (pa.string(), ["a", "b", "a"]),
-        "rank": (pa.int32(), [1, 2, 1]),
-        "score": (pa.float64(), [2.0, 1.0, 3.0]),
-    },
+    "runs": {"query_id": (pa.string(), ["q", "q", "p"]), "doc_id": (pa.string(), ["a", "b", "a"]),
+        "rank": (pa.int32(), [1, 2, 1]), "score": (pa.float64(), [2.0, 1.0, 3.0])},
     "pages": {name: (pa.string(), ["a", "b", "c"]) for name in NAMES["pages"]},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -174,22 +174,18 @@ def test_a_bad_parquet_run_names_row_or_list(
         ({"documents": [{"text": " "}]}, "document 1: text is ' '; it must be a string that is not blank"),
         ({"documents": [{"text": 7}]}, "document 1: text is 7; it must be a string"),
         ({"documents": [{"text": "a", "title": []}]}, "document 1: title is []; it must be a string"),
-        (
-            {"documents": [{"text": "a", "doc_id": 1.5}]},
-            "document 1: doc_id is 1.5; it must be a string or a",
-        ),
+        ({"documents": [{"text": "a", "doc_id": 1.5}]},
+         "document 1: doc_id is 1.5; it must be a string or a"),
         ({"documents": [], "seconds": -1}, "seconds is -1; it must be a number of at least 0"),
         ({"documents": [], "seconds": True}, "seconds is True; it must be a number of at least 0"),
         ({"documents": "d1"}, "documents is 'd1'; it must be a list of objects"),
         ({}, "query 'q1' of run 'r' has no documents"),
         ({"query_id": None, "documents": []}, "query_id is None; it must be a string or a whole number"),
         ({"query_id": "q0", "documents": []}, "query 'q0' of run 'r' repeats the one at FILE:1"),
-        (
-            {"documents": [{"doc_id": "d", "text": one} for one in "ab"]},
-            "run 'r', query 'q1': document 'd' is in",
-        ),
+        ({"documents": [{"doc_id": "d", "text": one} for one in "ab"]},
+         "run 'r', query 'q1': document 'd' is in"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_record_is_named_by_its_line(
     tmp_path: pathlib.Path, record: dict[str, Any], message: str
 ) -> None:

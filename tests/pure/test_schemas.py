@@ -8,14 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from erag_ray.store.schemas import (
-    LABELS,
-    QUERIES,
-    REQUESTS,
-    RUNS,
-    TABLES,
-    conform,
-)
+from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS, RUNS, TABLES, conform
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import find
 

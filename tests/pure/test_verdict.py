@@ -105,87 +105,47 @@ KOREAN = [
 ]
 ANSWERS: list[tuple[Mapping[str, Sequence[float | None]], str, str | None]] = [
     # values of each run, the answer, and how certain it is; None: not looked at
-    (
-        {"A": [1, 1, 1, 1, 0] * 8, "B": [1, 0, 0, 0, 0] * 8},
-        r"^A serves the reader best: exact_match \.800 \[.* with 2 documents, \.600 above B \[.*p < \.001$",
-        "",
-    ),
-    (
-        {"good": [1] * 40, "bad": [0] * 40},
-        r"^good serves .* 1\.000 \[.*with 2 documents, 1\.000 above bad \[\.824, 1\.000\], p < \.001$",
-        "",
-    ),
-    (
-        dict(zip("AB", NINE, strict=True)),
-        r"^the two runs do not differ significantly: A leads with exact_match \.556",
-        f"not settled with 9 questions; about {NUM_NEEDED:,} would be needed for this difference",
-    ),
-    (
-        {"english": ENGLISH, "korean": KOREAN},
-        r", \.080 above english \[-\.039, \.192\], p \.125$",
-        "not settled with 50 questions; about .*",
-    ),
+    ({"A": [1, 1, 1, 1, 0] * 8, "B": [1, 0, 0, 0, 0] * 8},
+     r"^A serves the reader best: exact_match \.800 \[.* with 2 documents, \.600 above B \[.*p < \.001$", ""),
+    ({"good": [1] * 40, "bad": [0] * 40},
+     r"^good serves .* 1\.000 \[.*with 2 documents, 1\.000 above bad \[\.824, 1\.000\], p < \.001$", ""),
+    (dict(zip("AB", NINE, strict=True)),
+     r"^the two runs do not differ significantly: A leads with exact_match \.556",
+     f"not settled with 9 questions; about {NUM_NEEDED:,} would be needed for this difference"),
+    ({"english": ENGLISH, "korean": KOREAN}, r", \.080 above english \[-\.039, \.192\], p \.125$",
+     "not settled with 50 questions; about .*"),
     ({"A": [1, 0, 1, 0], "B": [0, 1, 1, 0]}, "", "not settled with 4 questions; A and B are equal here"),
     (
         {**LEADING, "C": [0] * 35 + [1, 0, 0, 0, 0], "D": [0] * 40},
         r"^A or B: A leads with exact_match \.800 \[.*, p \.141 \(Holm, 4 runs\); worse: C by \.775, D by \.800$",
         None,
     ),
-    (
-        {**ROLLED, "D": [1, 0, 0, 1, 0, 0]},
-        "^no two runs differ significantly: A, B and C lead equally with",
-        None,
-    ),
+    ({**ROLLED, "D": [1, 0, 0, 1, 0, 0]}, "^no two runs differ significantly: A, B and C lead equally with",
+     None),
     (ROLLED, r"^A, B and C have the same mean: exact_match \.500 \[", None),
-    (
-        {"A": [0, 0, 0], "B": [0, 0, 0]},
-        "^no run helps this reader: it never scores above 0 with 2 documents$",
-        "",
-    ),
-    (
-        {"A": [1, 0, 1, 1]},
-        r"^A: exact_match \.750 \[.* with 2 documents; there is no other run$",
-        None,
-    ),
-    (
-        {"A": [1], "B": [0]},
-        r"the two runs do not differ .*: A leads .* p 1\.000",
-        "not settled with 1 question; .*",
-    ),
+    ({"A": [0, 0, 0], "B": [0, 0, 0]}, "^no run helps this reader: it never scores above 0 with 2 documents$",
+     ""),
+    ({"A": [1, 0, 1, 1]}, r"^A: exact_match \.750 \[.* with 2 documents; there is no other run$", None),
+    ({"A": [1], "B": [0]}, r"the two runs do not differ .*: A leads .* p 1\.000",
+     "not settled with 1 question; .*"),
     ({"A": [1.0] * 20, "B": [1.0] * 20}, r"A and B have the same mean: exact_match 1\.000", None),
     ({"A": [1, None] * 20, "B": [1, 0, 0, 0] * 10}, "A serves the reader best: .* over 20 questions", None),
-    (
-        {"A": [None] * 20, "B": [1.0, 0.0] * 10},
-        "B: exact_match .500 .* no other run has a score there$",
-        None,
-    ),
-    (
-        {"A": [1.0] * 10 + [None] * 10, "B": [None] * 10 + [0.0] * 10},
-        "no run leads: of A and B not all have scores on",
-        None,
-    ),
-    (
-        {"A": [1.0] + [None] * 39, "B": [0] * 40},
-        "",
-        "not settled with 1 question; about 6 would be needed for this difference",
-    ),
+    ({"A": [None] * 20, "B": [1.0, 0.0] * 10}, "B: exact_match .500 .* no other run has a score there$",
+     None),
+    ({"A": [1.0] * 10 + [None] * 10, "B": [None] * 10 + [0.0] * 10},
+     "no run leads: of A and B not all have scores on", None),
+    ({"A": [1.0] + [None] * 39, "B": [0] * 40}, "",
+     "not settled with 1 question; about 6 would be needed for this difference"),
     ({"A": [5, 3, 4, 100] * 10, "B": [1, 2, 5, 90] * 10}, r"A serves .* 3\.500 above B \[2\.\d+, 4\.", None),
     ({"A": [-5, -3] * 10, "B": [-6, -2] * 10}, r"A and B have the same mean: exact_match -4\.000", None),
     ({"A": [-0.0, 1] * 10, "B": [0, 1] * 10}, r"A and B have the same mean: exact_match \.500", None),
     # a mean of 0 is not a score of 0
     ({"A": [1, -1] * 20, "B": [-1, 1] * 20}, r"^A and B have the same mean: exact_match \.000 \[-", None),
-    (
-        {"A": [1] + [0] * 49, "B": [0] * 50},
-        r"do not differ significantly: A leads .* \.020 above B \[-",
-        None,
-    ),
+    ({"A": [1] + [0] * 49, "B": [0] * 50}, r"do not differ significantly: A leads .* \.020 above B \[-",
+     None),
     # the digits of a small difference and of its interval agree with the p-value
-    (
-        {"A": [1] * 5000, "B": [0] * 6 + [1] * 4994},
-        r", \.0012 above B \[\.0001, \.0026\], p \.031$",
-        None,
-    ),
-]
+    ({"A": [1] * 5000, "B": [0] * 6 + [1] * 4994}, r", \.0012 above B \[\.0001, \.0026\], p \.031$", None),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("values", "answer", "certainty"), ANSWERS)
