@@ -109,7 +109,7 @@ def test_the_note_on_the_sample_is_that_of_the_last_job(tmp_path: pathlib.Path) 
         assert [note.split(" questions")[0].removeprefix("the reader answers ") for note in shown] == notes
 
 
-def test_a_job_without_an_auxiliary_has_no_table_of_it(perfect: Tiny, tmp_path: pathlib.Path) -> None:
+def test_a_job_without_an_auxiliary_has_no_table_of_it(tmp_path: pathlib.Path) -> None:
     tiny = job(tmp_path, reader_queries=NUM_READ, auxiliary=CONTAINS)
     assert TableStore(tiny.config.out).is_sealed(AUXILIARY_MEANS)
     again = tiny.with_config(auxiliary=None)
@@ -135,61 +135,51 @@ def test_a_cheap_reader_labels_all_questions(whole: Tiny, tmp_path: pathlib.Path
     assert labels.select("reader", "score").unique().row(0) == ("", "exact_match")
 
 
-def test_a_perfect_auxiliary_gives_the_gate_of_all_readings(whole: Tiny, perfect: Tiny) -> None:
+def gated(tiny: Tiny, **keys: object) -> gating.Comparison:
+    """What a gate says of half and good, unless the keys say else."""
     runs = {"baseline_run": "half", "candidate_run": "good"}
-    full = gating.compare(GateConfig(baseline=whole.config.out, **runs))  # type: ignore[arg-type]
-    sample = gating.compare(GateConfig(baseline=perfect.config.out, auxiliary=CONTAINS, **runs))  # type: ignore[arg-type]
+    return gating.compare(GateConfig(**{"baseline": tiny.config.out, **runs, **keys}))  # type: ignore[arg-type]
+
+
+def said_by(comparison: gating.Comparison) -> list[str]:
+    """The findings of its report."""
+    return [finding.text for finding in gate_report(comparison).verdict.findings]
+
+
+def test_a_perfect_auxiliary_gives_the_gate_of_all_readings(whole: Tiny, perfect: Tiny) -> None:
+    full, sample, without = gated(whole), gated(perfect, auxiliary=CONTAINS), gated(perfect)
     one, other = full.decisions["tiny"], sample.decisions["tiny"]
     assert (other.verdict, other.num_questions) == ("passed", NUM_READ)
     assert [other.difference, other.high] == pytest.approx([one.difference, one.high], abs=1e-6)
-    texts = [finding.text for finding in gate_report(sample).verdict.findings]
-    assert f"questions without a score in one of the two, predicted from {CONTAINS}: 140 of 200" in texts
-
-
-def test_a_gate_says_what_its_means_are_of(perfect: Tiny) -> None:
-    keys = {"baseline": perfect.config.out, "baseline_run": "half", "candidate_run": "good"}
-    shown = gate_report(gating.compare(GateConfig(auxiliary=CONTAINS, **keys))).verdict  # type: ignore[arg-type]
-    assert " on the answered questions, difference +0.200 " in shown.datasets[0].answer
-    assert "left out" not in " ".join(finding.text for finding in shown.findings)
-    without = gate_report(gating.compare(GateConfig(**keys))).verdict  # type: ignore[arg-type]
-    assert " on the answered questions" not in without.datasets[0].answer
-    assert "questions without a score in one of the two, left out: 140" in [
-        finding.text for finding in without.findings
-    ]
+    predicted = f"questions without a score in one of the two, predicted from {CONTAINS}: 140 of 200"
+    assert predicted in said_by(sample)
+    assert "left out" not in " ".join(said_by(sample))
+    assert "questions without a score in one of the two, left out: 140" in said_by(without)
+    # what the means are of
+    answers = [gate_report(found).verdict.datasets[0].answer for found in (sample, without)]
+    assert " on the answered questions, difference +0.200 " in answers[0]
+    assert " on the answered questions" not in answers[1]
 
 
 def test_a_gate_passes_a_sample_of_which_nothing_changed(perfect: Tiny, tmp_path: pathlib.Path) -> None:
-    same, other = (
-        perfect.with_config(out=str(tmp_path / str(count)), reader_queries=count)
-        for count in (NUM_READ, NUM_READ + 1)
-    )
-    for one in (same, other):
+    found = []
+    for count in (NUM_READ, NUM_READ + 1):
+        one = perfect.with_config(out=str(tmp_path / str(count)), reader_queries=count)
         finish(one, make_tables)
-    keys = {"baseline": perfect.config.out, "baseline_run": "half", "candidate_run": "half"}
-    first, second = (
-        gating.compare(GateConfig(candidate=one.config.out, **keys))  # type: ignore[arg-type]
-        for one in (same, other)
-    )
-    assert (first.verdict, first.is_unchanged) == ("passed", True)
-    assert (second.verdict, second.is_unchanged) == ("not settled", False)
+        found.append(gated(perfect, candidate=one.config.out, candidate_run="half"))
+    assert [(one.verdict, one.is_unchanged) for one in found] == [("passed", True), ("not settled", False)]
 
 
 def test_a_gate_predicts_nothing_from_few_answers(perfect: Tiny, tmp_path: pathlib.Path) -> None:
     few = job(tmp_path, reader_queries=29)
-    keys = {"baseline": perfect.config.out, "baseline_run": "half", "candidate_run": "good"}
-    found = gating.compare(GateConfig(candidate=few.config.out, auxiliary=CONTAINS, **keys))  # type: ignore[arg-type]
-    texts = " ".join(finding.text for finding in gate_report(found).verdict.findings)
+    texts = " ".join(said_by(gated(perfect, candidate=few.config.out, auxiliary=CONTAINS)))
     assert "predicted" not in texts
     assert "left out: 171" in texts
 
 
 def test_a_gate_names_the_annotators_that_can_be_auxiliary(perfect: Tiny) -> None:
     with pytest.raises(InputError, match=f"by erag; annotators that ask no reader: {CONTAINS}"):
-        gating.compare(
-            GateConfig(
-                baseline=perfect.config.out, baseline_run="half", candidate_run="good", auxiliary="erag"
-            )
-        )
+        gated(perfect, auxiliary="erag")
 
 
 @pytest.mark.parametrize(
