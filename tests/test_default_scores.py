@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from guides import section, table_rows
-from tiny import Tiny, compare, kilt_line, make_tables, passage_line, table
+from tiny import Tiny, compare, table
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.prompt import PromptConfig
@@ -131,20 +131,6 @@ def test_a_language_that_there_is_not_is_one_problem_of_its_key(tiny: Tiny, keys
     (problem,) = caught.value.problems
     start = "language" if "language" in keys else "score: score 'match:kr'"
     assert problem.startswith(f"{start}: unknown language 'kr'; known (ISO 639-1): ar, ")
-
-
-def test_korean_questions_to_a_chat_reader(tiny: Tiny, reads_here: list[int]) -> None:
-    # the echo reader answers with a title, to which a particle is attached
-    tiny.queries.write_text(kilt_line("q1", "대한민국의 수도는?", "서울", "p1"))
-    tiny.passages.write_text(passage_line("d1", "p1", "서울이다", "대한민국의 수도는?"))
-    for run in tiny.config.runs.values():
-        pathlib.Path(run).write_text("q1 Q0 d1 1 1.0 tag\n")
-    config = dataclasses.replace(tiny.config, reader=CHAT, annotators=["erag"], dataset="klue-mrc")
-    korean = dataclasses.replace(tiny, config=config)
-    make_tables(korean)
-    assert scores(korean) == {"match:ko"}
-    assert table(korean, LABELS)["label"].to_list() == [1.0]
-    assert prepare(config).datasets["klue-mrc"].language == "ko"
 
 
 def test_the_default_score_is_not_a_key_of_a_config() -> None:

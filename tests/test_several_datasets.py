@@ -14,18 +14,7 @@ from tiny import make_tables, tables_text
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.parts.model import Table
 from erag_ray.analyses.table_1 import table_1
-from erag_ray.inputs.stage import prepare
 from erag_ray.report.console import show
-
-
-def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Path) -> None:
-    tiny = three(tmp_path)
-    inputs = prepare(tiny.config)
-    scores = dict(inputs.queries.select("dataset", "score").unique().rows())
-    assert scores == {"nq": "exact_match", "fever": "accuracy", "wow": "token_f1"}
-    known = {name: (one.family, one.max_new_tokens) for name, one in inputs.datasets.items()}
-    assert known == {"nq": ("question", 50), "fever": ("claim", 50), "wow": ("dialogue", 150)}
-
 
 # --- Table 1 ---
 
