@@ -25,7 +25,6 @@ from erag_ray.prompts.kinds.no_response import ABSTAINS, INSTRUCTION, NO_RESPONS
 from erag_ray.prompts.prompt import as_messages, as_text, prompt_named
 from erag_ray.prompts.request import Passage, Response
 from erag_ray.store.schemas import LABELS, PROVENANCE, RUNS, UTILITY
-from erag_ray.support.errors import InputError
 
 SEA = Passage("Sea", "The sea is wide.")
 
@@ -209,10 +208,3 @@ def test_abstention_in_a_comparison(
     contrasts = table(tiny, CONTRASTS, annotator_a="erag", annotator_b="udcg", statistic="kendall_tau_b")
     assert {"P / UDCG", "nDCG / UDCG"} <= set(contrasts["measure"])
     assert table(tiny, UTILITY).height
-
-
-def test_an_unusable_reader_stops_the_job_before_it_reads(tiny: Tiny, no_reader: None) -> None:
-    from erag_ray.comparison import compare
-
-    with pytest.raises(InputError, match="no_response needs loglikelihood"):
-        compare(tiny.with_config(annotators=["udcg"]).config)

@@ -137,18 +137,6 @@ def test_a_job_whose_ray_is_starting_stops_with_one_line(tmp_path: pathlib.Path)
 
 
 @pytest.mark.cluster
-def test_a_job_with_requests_at_a_server_stops_with_one_line(tmp_path: pathlib.Path) -> None:
-    with serving(MisbehavingServer()) as server:
-        server.behave = lambda asked: Reply(delay=float("inf"))
-        reader = ReaderConfig(kind="served", model=MODEL, base_url=server.url, revision="1")
-        config = dataclasses.replace(write_larger(tmp_path), reader=reader)
-        in_flight = lambda job: len(server.asked) > 0  # noqa: E731
-        ended, told = stop(job_command(config, tmp_path), in_flight, signal.SIGTERM)
-    assert ended == 143
-    assert_clean(told, config)
-
-
-@pytest.mark.cluster
 @pytest.mark.parametrize("num_readers", [0, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_job_that_is_stopped_keeps_what_a_server_has_answered(

@@ -71,23 +71,20 @@ GRADED = _random_labels([0, 0.25, 0.6, 1])
     ],
 )
 def test_equal_on_binary_labels(name: str, cutoff: int, reference_name: str) -> None:
-    reference = _reference(BINARY, [reference_name])
-    ours = _ours(BINARY, name, cutoff)
-    assert ours == pytest.approx(
-        {query: values[reference_name] for query, values in reference["per_input"].items()}, abs=1e-9
-    )
-    assert np.mean(list(ours.values())) == pytest.approx(reference["aggregated"][reference_name])
+    assert_equal(BINARY, name, cutoff, reference_name, 1e-9)
+
+
+def assert_equal(labels: Labels, name: str, cutoff: int, measure: str, tolerance: float) -> None:
+    reference, ours = _reference(labels, [measure]), _ours(labels, name, cutoff)
+    expected = {query: values[measure] for query, values in reference["per_input"].items()}
+    assert ours == pytest.approx(expected, abs=tolerance)
+    assert np.mean(list(ours.values())) == pytest.approx(reference["aggregated"][measure])
 
 
 @pytest.mark.parametrize("cutoff", [1, 3, 6])
 @pytest.mark.parametrize(("name", "reference_name"), [("P", "P"), ("Success", "success")])
 def test_equal_on_graded_labels_up_to_the_list_length(name: str, reference_name: str, cutoff: int) -> None:
-    measure = f"{reference_name}_{cutoff}"
-    reference = _reference(GRADED, [measure])
-    ours = _ours(GRADED, name, cutoff)
-    expected = {query: values[measure] for query, values in reference["per_input"].items()}
-    assert ours == pytest.approx(expected, abs=1e-12)
-    assert np.mean(list(ours.values())) == pytest.approx(reference["aggregated"][measure])
+    assert_equal(GRADED, name, cutoff, f"{reference_name}_{cutoff}", 1e-12)
 
 
 # ---- where the reference is wrong

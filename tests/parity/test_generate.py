@@ -66,24 +66,24 @@ def passage_text(passage: Passage) -> str:
     return f" title: {passage.title} context: {passage.text}"
 
 
-def test_fid_with_a_list_of_one_is_t5(t5: str, peer: tuple[Any, Any]) -> None:
-    alone = [with_passages(r, r.passages[:1]) for r in FID]
-    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in alone]
-    got = models.outputs(models.loaded("fid", t5), alone)
-    assert got == [expected(peer, text) for text in strings]
-    assert len({text for text, _ in got}) > 20
+def one_string(request: Request) -> str:
+    return f"question: {request.question}" + "".join(map(passage_text, request.passages))
 
 
-def test_ipa_is_t5_on_one_string(t5: str, peer: tuple[Any, Any]) -> None:
-    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in IPA]
-    got = models.outputs(models.loaded("ipa", t5), IPA)
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_fid_with_a_list_of_one_and_ipa_are_t5_on_one_string(
+    t5: str, peer: tuple[Any, Any], kind: str
+) -> None:
+    requests = IPA if kind == "ipa" else [with_passages(r, r.passages[:1]) for r in FID]
+    strings = map(one_string, requests)
+    got = models.outputs(models.loaded(kind, t5), requests)
     assert got == [expected(peer, text) for text in strings]
     assert len({text for text, _ in got}) > 20
 
 
 def test_ipa_over_long_passages_is_t5_on_one_string(t5: str, peer: tuple[Any, Any]) -> None:
     requests = some_requests(models.form_for("ipa"), 15, seed=5, longest=250)
-    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in requests]
+    strings = map(one_string, requests)
     model = models.loaded("ipa", t5)
     assert models.outputs(model, requests) == [expected(peer, text) for text in strings]
     lengths = [prompt.num_tokens for prompt in model.render(requests)]
