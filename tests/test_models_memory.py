@@ -354,7 +354,7 @@ def test_a_pass_keeps_its_widest_piece_small_enough_to_be_kept(loaded: Loaded) -
 
 HELD = """
 import mmap
-from erag_ray.support.process_memory import peak_resident_bytes
+from erag_ray.models.local.process import peak_resident_bytes
 
 shared = mmap.mmap(-1, 600 << 20)
 before = peak_resident_bytes()

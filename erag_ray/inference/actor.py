@@ -41,7 +41,6 @@ from erag_ray.inference.writer import Writer
 from erag_ray.models import (
     Budget,
     Isolation,
-    Model,
     TokenCounts,
     check_facts,
     load_model,
@@ -49,14 +48,19 @@ from erag_ray.models import (
     model_class,
     model_id,
 )
-from erag_ray.models.local.process import backend, is_gpu_lost, keep_freed_memory, set_threads
+from erag_ray.models.local.process import (
+    backend,
+    is_gpu_lost,
+    keep_freed_memory,
+    peak_memory_bytes,
+    set_threads,
+)
 from erag_ray.prompts.request import Failure, Form, Response
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, NOTES, ResponseStore, keys_digest
 from erag_ray.store.schemas import RESPONSES
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.masking import masked, masked_message, masked_traceback
-from erag_ray.support.process_memory import peak_resident_bytes
 from erag_ray.support.user_code import RESUME_ADVICE
 
 ISOLATED_ROWS = 32
@@ -274,8 +278,17 @@ class ModelActor:
         if self._writer is not None:
             self._writer.write()
 
-    def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
-        return Isolation(_loaded(config, model, memory_share))
+    def _load(self, config: ReaderConfig, name: str, memory_share: float) -> Isolation:
+        model = make_model(config)
+        local_id = model_id(model)
+        if local_id != name:
+            raise JobError(
+                f"reader.model: {config.model} on node {platform.node()} is {local_id}, and {name} where the job "
+                f"started. Give every node the same files and versions; {RESUME_ADVICE}"
+            )
+        model.memory_share = memory_share
+        load_model(model)
+        return Isolation(model)
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
@@ -408,24 +421,3 @@ def responses_table(requests: pa.Table, model: str, responses: Sequence[Response
         **{name: [getattr(response, name) for response in responses] for name in COUNTED},
     }
     return pa.table(columns, schema=RESPONSES.columns)
-
-
-def _loaded(config: ReaderConfig, name: str, memory_share: float) -> Model:
-    model = make_model(config)
-    local_id = model_id(model)
-    if local_id != name:
-        raise JobError(
-            f"reader.model: {config.model} on node {platform.node()} is {local_id}, and {name} where the job started. "
-            f"Give every node the same files and versions; {RESUME_ADVICE}"
-        )
-    model.memory_share = memory_share
-    load_model(model)
-    return model
-
-
-def peak_memory_bytes() -> int:
-    """Return the peak memory of this process: of its GPU if it has one, else resident (`peak_resident_bytes`)."""
-    torch = sys.modules.get("torch")
-    if torch and torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
-    return peak_resident_bytes()

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 STOP_SECONDS = 10.0
 """The longest time that a stopped job waits for its actors to write their responses."""
@@ -101,24 +101,3 @@ class Coordinator:
             process.has_written or now > process.reported_at + GONE_SECONDS
             for process in self._processes.values()
         )
-
-
-def start_coordinator(max_cost: float | None, size: int) -> Any:
-    """Start a `Coordinator` as an actor that needs no CPU; return its handle."""
-    import ray
-
-    remote = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Coordinator)
-    return remote.remote(max_cost, size)
-
-
-def stop_actors(coordinator: Any) -> bool:
-    """Tell the actors to write their responses; return whether all have within `STOP_SECONDS`."""
-    import ray
-
-    deadline = time.monotonic() + STOP_SECONDS
-    with contextlib.suppress(ray.exceptions.RayError):
-        while (left := deadline - time.monotonic()) > 0:
-            if ray.get(coordinator.stop.remote(), timeout=left):
-                return True
-            time.sleep(POLL_SECONDS)
-    return False

@@ -29,9 +29,9 @@ TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 class LocalReader(ModelActor):
     """A reader in the user's own process, which it never ends."""
 
-    def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
+    def _load(self, config: ReaderConfig, name: str, memory_share: float) -> Isolation:
         # without super(), which a nested function cannot use
-        return shared(f"loaded {model}", lambda: ModelActor._load(self, config, model, memory_share))
+        return shared(f"loaded {name}", lambda: ModelActor._load(self, config, name, memory_share))
 
     def _end(self, error: Exception) -> None:
         """Report that the GPU is lost."""

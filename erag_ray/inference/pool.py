@@ -13,6 +13,7 @@ import functools
 import logging
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ from erag_ray.inference.cluster.nodes import (
     wait_for_gpus,
 )
 from erag_ray.inference.cluster.session import FREE_CPUS
-from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors
+from erag_ray.inference.coordinator import POLL_SECONDS, STOP_SECONDS, Coordinator
 from erag_ray.inference.watchdog import described_limit
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Resources, model_class
@@ -194,7 +195,8 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     if config.progress:
         logger.info("%s", pool.described(nodes_alive()))
         logger.info("%s", described_limit(arguments["max_batch_seconds"]))
-    coordinator = start_coordinator(config.max_cost, pool.size)
+    actor: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Coordinator)
+    coordinator = actor.remote(config.max_cost, pool.size)
     counted = (
         _shards(work.requests)
         .repartition(target_num_rows_per_block=rows)
@@ -237,13 +239,16 @@ def _num_responses(coordinator: Any, most: int, last: list[int]) -> int:
 
 
 def _stop(coordinator: Any) -> None:
-    if stop_actors(coordinator):
-        logger.info("stopping: all responses are written")
-    else:
-        text = (
-            f"an actor did not answer within {STOP_SECONDS:.0f} s: its responses since the last file are lost"
-        )
-        logger.info("stopping: %s", text)
+    """Order the actors to write their responses, and wait for them up to `STOP_SECONDS`."""
+    deadline = time.monotonic() + STOP_SECONDS
+    text = f"an actor did not answer within {STOP_SECONDS:.0f} s: its responses since the last file are lost"
+    with contextlib.suppress(ray.exceptions.RayError):
+        while (left := deadline - time.monotonic()) > 0:
+            if ray.get(coordinator.stop.remote(), timeout=left):
+                text = "all responses are written"
+                break
+            time.sleep(POLL_SECONDS)
+    logger.info("stopping: %s", text)
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:

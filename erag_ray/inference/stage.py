@@ -16,7 +16,6 @@ import polars as pl
 
 from erag_ray.config.job import JobConfig
 from erag_ray.data.runs.references import NO_PASSAGES
-from erag_ray.inference.errors import check_share
 from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.output_tables import Expected, describe_outputs
 from erag_ray.inference.planning.pending import Uses
@@ -40,6 +39,7 @@ from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.logs import warn
 from erag_ray.support.progress import stage_progress
 from erag_ray.support.registry import install_advice
+from erag_ray.support.user_code import one_line
 
 ROWS_PER_SHARD = 50_000
 REQUEST_BYTES, RESPONSE_BYTES = 500, 200
@@ -52,7 +52,8 @@ NOTES = {
     "estimated": "token counts missing, estimated in",
 }
 """Note of `Response.notes` -> its text in the summary."""
-NUM_NAMED = 5
+NUM_NAMED, LINE_CHARACTERS = 5, 2000
+"""The errors that a message names, and the length of each."""
 
 
 def run(work: Work, config: JobConfig, job: str) -> Done:
@@ -329,6 +330,19 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
         for row in first.iter_rows(named=True)
     ]
     check_share("requests", errors.height, responses.height, named, config)
+
+
+def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], config: JobConfig) -> None:
+    """Check that errors (requests without an output, outputs without a score) are within ``max_error_fraction``.
+
+    Raises:
+        JobError: there are more.
+    """
+    most = config.max_error_fraction
+    if num_errors > most * total:
+        head = f"{num_errors} of {total} {noun} are errors, more than max_error_fraction {most}."
+        head = f"{head} The responses so far are kept"
+        raise JobError("\n  ".join([head, *(one_line(line, LINE_CHARACTERS) for line in lines)]))
 
 
 def _costs(

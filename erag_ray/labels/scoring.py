@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference.errors import check_share
+from erag_ray.inference.stage import check_share
 from erag_ray.measures.scores import Scoring
 
 

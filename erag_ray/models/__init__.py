@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.config.reader import FORM_KEYS, ReaderConfig, output_settings
@@ -25,7 +24,7 @@ from erag_ray.support.user_code import checking, running
 
 __all__ = [
     "MODELS", "Budget", "Failure", "Form", "Isolation", "LocalModel", "Model", "Passage", "Prompt", "Reader",
-    "Rendered", "Request", "Resources", "Response", "TokenCounts", "answer_in", "check_facts", "check_form",
+    "Rendered", "Request", "Resources", "Response", "TokenCounts", "answer_in", "check_facts",
     "fingerprint_fields_of", "kinds_supporting", "load_model", "make_model", "model_class", "model_id",
     "register_function", "render_isolated", "resources_of", "run_checked",
 ]  # fmt: skip
@@ -100,16 +99,6 @@ def resources_of(model: Model) -> Resources:
         return resources
 
 
-def check_form(model: Model, form: Form) -> None:
-    """Call `Model.check`.
-
-    Raises:
-        InputError: the model does not support the form, or user code raises.
-    """
-    with checking(f"reader.kind: {model.config.kind}: check", type(model)):
-        model.check(form)
-
-
 def check_facts(model: Model, store: ResponseStore) -> None:
     """Call `Model.check_facts` with the facts that the store of its responses recorded first.
 
@@ -136,15 +125,9 @@ def load_model(model: Model) -> None:
         model.load()
 
 
-def model_id(model: Model, fields: Mapping[str, object] | None = None) -> str:
-    """Return the model's name in paths: its kind and 16 digits of its fingerprint.
-
-    Args:
-        model: the model.
-        fields: its `Model.fingerprint_fields`, if already computed: this takes a second for each GB of weights.
-    """
-    kind = model.config.kind.rpartition(":")[2]
-    return f"{kind}-{fingerprint(fields or fingerprint_fields_of(model))[:16]}"
+def model_id(model: Model) -> str:
+    """Return the model's name in paths: its kind and 16 digits of its fingerprint."""
+    return f"{model.config.kind.rpartition(':')[2]}-{fingerprint(fingerprint_fields_of(model))[:16]}"
 
 
 MODELS = {

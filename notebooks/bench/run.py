@@ -12,9 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 import polars as pl
 
 from bench.config import BenchmarkConfig
+from erag_ray.models.local.process import peak_resident_bytes
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder
-from erag_ray.support.process_memory import peak_resident_bytes
 
 COLUMNS = pl.Schema(
     {

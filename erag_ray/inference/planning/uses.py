@@ -15,16 +15,7 @@ from erag_ray.config.reader import FORM_KEYS, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.pending import Use
 from erag_ray.measures.scores import JUDGED, score_named
-from erag_ray.models import (
-    Model,
-    check_form,
-    fingerprint_fields_of,
-    kinds_supporting,
-    make_model,
-    model_class,
-    model_id,
-    render_isolated,
-)
+from erag_ray.models import Model, kinds_supporting, make_model, model_class, model_id, render_isolated
 from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case, Kind, Role
@@ -53,7 +44,7 @@ def _model(config: ReaderConfig) -> tuple[Model, str]:
 
     def make() -> tuple[Model, str]:
         model = make_model(config)
-        return model, model_id(model, fingerprint_fields_of(model))
+        return model, model_id(model)
 
     return shared(fingerprint(config), make)
 
@@ -88,7 +79,8 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
         raise InputError([text])
     with _problems_named_after(kind):
         model, name = _model(_model_config(model_config, form))
-        check_form(model, form)
+        with checking(f"reader.kind: {model.config.kind}: check", type(model)):
+            model.check(form)
         _check_answers(kind, case, model)
     reader = reader_id(config, dataset) if kind.role == "reader" else name
     use = Use(kind=kind, case=case, form=form, model=name, reader=reader, sees_order=model.sees_order)

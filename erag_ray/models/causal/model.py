@@ -15,7 +15,7 @@ import transformers
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
 from erag_ray.models.local.early_stopping import Stop, up_to_stop
-from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
+from erag_ray.models.local.likelihood import Row, batched, by_prompt, logprobs_of, rows_of
 from erag_ray.models.local.memory import (
     Limits,
     MemoryEstimate,
@@ -26,7 +26,7 @@ from erag_ray.models.local.memory import (
 )
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.pretrained import Pretrained
-from erag_ray.models.local.tokens import answer_ids
+from erag_ray.models.local.tokens import answer_ids, cut_prompt
 from erag_ray.models.local.weights import load_end_tokens, load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
@@ -111,7 +111,8 @@ class CausalModel(LocalModel):
     def _prompt(
         self, request: Request, parts: Sequence[Piece], ids: Sequence[Ids], answers: tuple[Ids, ...] | None
     ) -> PromptTokens:
-        segment = self.pretrained.segment(request.form, parts, ids, self.limit(request.form))
+        form = request.form
+        segment = cut_prompt(parts, ids, limit=self.limit(form), keep_end=form.keep_question_end)
         pairs = zip(parts, ids, strict=True)
         shared = itertools.takewhile(lambda pair: pair[0].kind == "template", pairs)
         return self.pretrained.prompt(request, [segment], answers, sum(len(piece) for _, piece in shared))
@@ -275,15 +276,15 @@ class CausalModel(LocalModel):
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        form, logprobs = prompts[0].form, dict[tuple[int, Ids], torch.Tensor]()
-        scoring, rows = Scoring(self.ends(form), functools.partial(self.scores_end, form)), rows_of(prompts)
+        limits, rows = self.limits(prompts[0].form), rows_of(prompts)
+        logprobs = dict[tuple[int, Ids], torch.Tensor]()
         for prefix, indices in by_prefix(prompts).items():
             with_prefix = set(indices)
             group = [row for row in rows if row.prompt in with_prefix]
-            for batch in batched(group, prompts, self.limits(form)):
+            for batch in batched(group, prompts, limits):
                 logits = self._logits(prefix, prompts, batch)
                 starts = [logits.shape[1] - len(row.fed) - 1 for row in batch]
-                logprobs |= logprobs_of(logits, starts, batch, prompts, scoring)
+                logprobs |= logprobs_of(self, logits, starts, batch, prompts)
         return by_prompt(logprobs, prompts)
 
     def _logits(self, prefix: Ids, prompts: Sequence[PromptTokens], rows: Sequence[Row]) -> torch.Tensor:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
 from erag_ray.models.local.memory import Limits, to_device
-from erag_ray.models.local.model import PromptTokens
+from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.local.word_cache import Ids
 
 
@@ -23,18 +23,6 @@ class Row(NamedTuple):
 
     prompt: int
     fed: Ids
-
-
-class Scoring(NamedTuple):
-    """How the answers of a batch are scored.
-
-    Attributes:
-        ends: tokens that end an output; the probability of the end is the sum of theirs.
-        has_end: whether an answer's log-likelihood includes its end.
-    """
-
-    ends: Collection[int]
-    has_end: Callable[[Ids], bool]
 
 
 def fed(prompt: PromptTokens, ids: Ids) -> Ids:
@@ -60,24 +48,25 @@ def batched(rows: Sequence[Row], prompts: Sequence[PromptTokens], limits: Limits
 
 
 def logprobs_of(
+    model: LocalModel,
     logits: torch.Tensor,
     starts: Sequence[int],
     rows: Sequence[Row],
     prompts: Sequence[PromptTokens],
-    scoring: Scoring,
 ) -> dict[tuple[int, Ids], torch.Tensor]:
     """Return the log-probability of each answer of a batch: (index of the prompt, answer) -> scalar, on the host.
 
-    All values are copied from the device at once.
+    All values are copied from the device at once. The probability of an end is the sum of those of all end tokens.
 
     Args:
+        model: its end tokens, and which answers have an end.
         logits: [rows, tokens, vocabulary].
         starts: of each row, the position at which the answer's first token is predicted.
         rows: of the batch.
         prompts: to which the rows refer.
-        scoring: end tokens, and which answers have an end.
     """
-    ends = sorted(scoring.ends)
+    form = prompts[0].form
+    ends = sorted(model.ends(form))
     # (row, token, vocabulary) of the tokens of each answer, then of the end tokens after them
     positions: dict[tuple[int, Ids], list[tuple[int, int, int]]] = {}
     for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
@@ -85,7 +74,7 @@ def logprobs_of(
         for ids in prompt.answer_ids or ():
             if fed(prompt, ids) == row.fed:
                 tokens = [(number, start + step, id_) for step, id_ in enumerate(ids)]
-                end = [(number, start + len(ids), id_) for id_ in ends if scoring.has_end(ids)]
+                end = [(number, start + len(ids), id_) for id_ in ends if model.scores_end(form, ids)]
                 positions[row.prompt, ids] = [*tokens, *end] if _is_possible(prompt, ids) else []
     values = _values(logits, list(itertools.chain.from_iterable(positions.values())))
     parts = torch.split(values, list(map(len, positions.values())))

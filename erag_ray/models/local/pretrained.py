@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import transformers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.local.early_stopping import EarlyStopping
 from erag_ray.models.local.model import LocalModel, PromptTokens
-from erag_ray.models.local.tokens import PieceTokenizer, cut_prompt
+from erag_ray.models.local.tokens import PieceTokenizer, Segment
 from erag_ray.models.local.weights import load_settings, load_tokenizer
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.prompts.prompt import T5, Piece
@@ -28,14 +28,6 @@ PROBES = (
     Request(PROBE, "Who wrote it?\nAnd when?", (Passage("A title", "A text of two lines.\nHere."),)),
     Request(PROBE, "Which?", (Passage("", "First."), Passage("Second", "word " * 5000))),
 )
-
-
-class Segment(NamedTuple):
-    """One text for the model in tokens, and the numbers of tokens cut from its question and its passages."""
-
-    ids: Ids
-    num_question: int
-    num_passages: int
 
 
 class Pretrained:
@@ -105,22 +97,6 @@ class Pretrained:
             text = f"token {token!r} has id {outside}, but the model's embedding has {num_rows} rows"
             advice = "use the tokenizer that belongs to the model"
             raise InputError([f"reader.model: {self.config.model}: {text}; {advice}"])
-
-    def segment(
-        self,
-        form: Form,
-        parts: Sequence[Piece],
-        ids: Sequence[Ids],
-        limit: int,
-        *,
-        keep_question: bool = False,
-        end: Ids = (),
-    ) -> Segment:
-        """Return the tokens of pieces and the end, truncated to a limit (see `cut_prompt`)."""
-        tokens, num_question, num_passages = cut_prompt(
-            parts, ids, limit=limit - len(end), keep_question=keep_question, keep_end=form.keep_question_end
-        )
-        return Segment((*tokens, *end), num_question, num_passages)
 
     def prompt(
         self,

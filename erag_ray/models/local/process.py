@@ -1,4 +1,4 @@
-"""The process that a model runs in: its threads, allocator and device, and whether its GPU is lost.
+"""The process that a model runs in: its threads, allocator, device and peak memory, and whether its GPU is lost.
 
 Nothing here imports torch, which models behind a server and functions do not need.
 """
@@ -6,8 +6,10 @@ Nothing here imports torch, which models behind a server and functions do not ne
 from __future__ import annotations
 
 import ctypes
+import pathlib
 import platform
 import re
+import resource
 import sys
 
 # after any of these a process cannot use its GPU any more (CUDA's runtime API, cudaError)
@@ -29,6 +31,8 @@ LOST = (
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 32 << 20
 """After `keep_freed_memory`, freed blocks below this size stay with the process; the largest value glibc allows."""
+
+STATUS = pathlib.Path("/proc/self/status")
 
 
 class EngineLost(RuntimeError):
@@ -82,3 +86,29 @@ def set_threads(number: int | None) -> None:
     torch = sys.modules.get("torch")
     if torch and number:
         torch.set_num_threads(number)
+
+
+def peak_memory_bytes() -> int:
+    """Return the peak memory of this process: of its GPU if it has one, else resident (`peak_resident_bytes`)."""
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    return peak_resident_bytes()
+
+
+def peak_resident_bytes() -> int:
+    """Most resident memory of this process, less the pages that it shares now.
+
+    Those are Ray's: blocks that a reader was given stay in view when they have gone, so they only grow in number. Where
+    such pages can also go, this is too high by what went after the peak, and too low by what came after it. A forked
+    process starts with its parent's pages. Where the system does not tell (it is not Linux) it is all of them, and at
+    least the peak of the parent.
+    """
+    lines = STATUS.read_text().splitlines() if STATUS.is_file() else []
+    status = dict(line.split(":", 1) for line in lines if ":" in line)
+    if "VmHWM" not in status:
+        # macOS counts in bytes
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    whole, shared = (int(status.get(key, "0").split()[0]) * 1024 for key in ("VmHWM", "RssShmem"))
+    return whole - shared

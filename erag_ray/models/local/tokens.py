@@ -6,7 +6,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from erag_ray.models.local.word_cache import (
     Encode,
@@ -99,9 +99,17 @@ def _by_library(tokenizer: Any, texts: Sequence[str], *, is_plain: bool = False)
     return [tuple(ids) for ids in tokenizer(list(texts), verbose=False, **settings)["input_ids"]]
 
 
+class Segment(NamedTuple):
+    """One text for the model in tokens, and the numbers of tokens cut from its question and its passages."""
+
+    ids: Ids
+    num_question: int
+    num_passages: int
+
+
 def cut_prompt(
-    pieces: Sequence[Piece], ids: Sequence[Ids], *, limit: int, keep_question: bool, keep_end: bool
-) -> tuple[Ids, int, int]:
+    pieces: Sequence[Piece], ids: Sequence[Ids], *, limit: int, keep_end: bool, keep_question: bool = False
+) -> Segment:
     """Truncate a prompt to ``limit`` tokens (more only with ``keep_question`` and a longer question).
 
     If the templates of all passages do not fit, the last passages are dropped with their templates.
@@ -110,14 +118,11 @@ def cut_prompt(
         pieces: the prompt.
         ids: the token ids of each piece.
         limit: the largest number of tokens, templates included.
-        keep_question: never truncate the question.
         keep_end: a truncated question keeps its end (a dialogue), else its start. Passages keep their start.
-
-    Returns:
-        The tokens, and the numbers of tokens cut from the question and from the passages.
+        keep_question: never truncate the question.
     """
     if sum(map(len, ids)) <= limit:
-        return tuple(itertools.chain.from_iterable(ids)), 0, 0
+        return Segment(tuple(itertools.chain.from_iterable(ids)), 0, 0)
     num_question, num_passages = (sum(_lengths(pieces, ids, kind)) for kind in ("question", "passage"))
     dropped = _dropped(pieces, ids, limit - (num_question if keep_question else 0))
     pieces = [piece for index, piece in enumerate(pieces) if index not in dropped]
@@ -135,7 +140,7 @@ def cut_prompt(
             tokens += piece_ids[len(piece_ids) - question_room :] if keep_end else piece_ids[:question_room]
         else:
             tokens += piece_ids[: next(rooms)]
-    return tuple(tokens), num_question - question_room, num_passages - sum(passage_rooms)
+    return Segment(tuple(tokens), num_question - question_room, num_passages - sum(passage_rooms))
 
 
 def _dropped(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int]:

@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Resources
-from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
+from erag_ray.models.local.likelihood import Row, batched, by_prompt, logprobs_of, rows_of
 from erag_ray.models.local.memory import (
     Limits,
     MemoryEstimate,
@@ -29,8 +29,8 @@ from erag_ray.models.local.memory import (
     to_device,
 )
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
-from erag_ray.models.local.pretrained import Pretrained, Segment
-from erag_ray.models.local.tokens import answer_ids
+from erag_ray.models.local.pretrained import Pretrained
+from erag_ray.models.local.tokens import Segment, answer_ids, cut_prompt
 from erag_ray.models.local.weights import load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.t5.encoder_cache import (
@@ -175,9 +175,10 @@ class T5Model(LocalModel):
         ]
 
     def _segment(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> Segment:
-        keep_question = not self.layout.has_passage_segments
-        limit = self.limit(form)
-        return self.pretrained.segment(form, parts, ids, limit, keep_question=keep_question, end=self.end)
+        limit, keep_question = self.limit(form) - len(self.end), not self.layout.has_passage_segments
+        keep_end = form.keep_question_end
+        segment = cut_prompt(parts, ids, limit=limit, keep_end=keep_end, keep_question=keep_question)
+        return segment._replace(ids=(*segment.ids, *self.end))
 
     def _segments(self, request: Request) -> Sequence[tuple[Passage, ...]]:
         if not self.layout.has_passage_segments:
@@ -291,13 +292,11 @@ class T5Model(LocalModel):
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        form, states = prompts[0].form, self.encoder_states(prompts)
+        states, logprobs = self.encoder_states(prompts), dict[tuple[int, Ids], torch.Tensor]()
         mask = states.is_state.long()
-        scoring = Scoring(self.end, functools.partial(self.scores_end, form))
-        logprobs: dict[tuple[int, Ids], torch.Tensor] = {}
-        for rows in batched(rows_of(prompts), prompts, self.limits(form)):
+        for rows in batched(rows_of(prompts), prompts, self.limits(prompts[0].form)):
             logits = self._logits(rows, states.states, mask)
-            logprobs |= logprobs_of(logits, [0] * len(rows), rows, prompts, scoring)
+            logprobs |= logprobs_of(self, logits, [0] * len(rows), rows, prompts)
         return by_prompt(logprobs, prompts)
 
     def _logits(self, rows: Sequence[Row], states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

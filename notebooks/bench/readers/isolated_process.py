@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from erag_ray.inference.actor import peak_memory_bytes
+from erag_ray.models.local.process import peak_memory_bytes
 from erag_ray.models.local.weights import quiet
 
 Work = Callable[[], Any]
