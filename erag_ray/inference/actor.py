@@ -70,13 +70,7 @@ GARBAGE_THRESHOLDS = 50_000, 20, 100
 
 The prompts of a window are many small objects without cycles: with the default thresholds, collection takes a fifth of
 the host's time."""
-COUNTED = (
-    "num_answer_tokens",
-    "num_prompt_tokens",
-    "num_output_tokens",
-    "num_truncated_question_tokens",
-    "num_truncated_passage_tokens",
-)
+COUNTED = [name for name in RESPONSES.columns.names if name in Response.__dataclass_fields__]
 """Columns of RESPONSES that are fields of `Response`."""
 UNKNOWN_REASON = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
@@ -415,7 +409,6 @@ def responses_table(requests: pa.Table, model: str, responses: Sequence[Response
         "model": [model] * requests.num_rows,
         **{name: requests.column(name) for name in KEY_COLUMNS},
         "output": [masked(response.text) for response in responses],
-        "logprobs": [response.logprobs for response in responses],
         "error": [response.failure and masked(response.failure.text) for response in responses],
         "error_kind": [response.failure and response.failure.kind for response in responses],
         **{name: [getattr(response, name) for response in responses] for name in COUNTED},

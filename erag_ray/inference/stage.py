@@ -19,7 +19,7 @@ from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.output_tables import Expected, describe_outputs
 from erag_ray.inference.planning.pending import Uses
-from erag_ray.inference.planning.plan import Answered, ModelPlan, StagePlan
+from erag_ray.inference.planning.plan import ModelPlan, StagePlan
 from erag_ray.inference.recheck import Sample, recheck, sample_of
 from erag_ray.inference.values import Values, fold
 from erag_ray.inference.work import Done, Work, cost_frame, cost_row, record_run, runs_before
@@ -199,24 +199,19 @@ def _seal_responses(
         for name, sample in samples.items()
     ]
     tables.write(record_run(config, plan, spent), COSTS)
-    if plan.answered:
+    if plan.answered is not None:
         with stage_progress("outputs", show=config.progress):
-            _seal_outputs(tables, plan, plan.answered, responses)
+            requests, expected = plan.requests.filter(kind=ANSWER.name), expected_of(plan.uses, plan.verdicts)
+            outputs, common = describe_outputs(
+                plan.answered, requests, responses, plan.queries, expected, plan.given
+            )
+            tables.write(outputs, OUTPUTS)
+            tables.write(common, COMMON_OUTPUTS)
     _seal(config, tables, plan, responses, collected, [*_noted(done.values()), *map(str, rechecks)])
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
     return Finished(plan=plan, requests=plan.requests, responses=responses, costs=pl.concat([costs, spent]))
-
-
-def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, responses: pl.DataFrame) -> None:
-    expected = expected_of(plan.uses, answered.verdicts)
-    requests = plan.requests.filter(kind=ANSWER.name)
-    outputs, common = describe_outputs(
-        answered.lists, requests, responses, answered.queries, expected, plan.given
-    )
-    tables.write(outputs, OUTPUTS)
-    tables.write(common, COMMON_OUTPUTS)
 
 
 def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:

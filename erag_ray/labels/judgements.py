@@ -51,7 +51,7 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
     judgements = judged.select("query_id", "output", value=pl.Series(values, dtype=pl.String))
     # only of outputs that are complete answers of the reader
     if done.plan.answered is not None:
-        requests, lists = done.requests.filter(kind=ANSWER.name), done.plan.answered.lists
+        requests, lists = done.requests.filter(kind=ANSWER.name), done.plan.answered
         table = describe_judgements(
             lists, requests, done.responses, inputs.queries, judgements, done.plan.given
         )

@@ -67,7 +67,12 @@ def given_answers(
         .when(pl.col("run_id").is_in(REFERENCES))
         .then("run_id")
     )
-    readers = {name: given_reader(config, inputs, name) for name in inputs.datasets}
+    if config.asks_reader:
+        readers = {name: reader_id(config, dataset) for name, dataset in inputs.datasets.items()}
+    else:
+        # by the outputs themselves
+        digest = frame_digests({"given": inputs.given})["given"]
+        readers = dict.fromkeys(inputs.datasets, f"given-{digest[:16]}")
     datasets = inputs.queries.select(
         "query_id", reader=pl.col("dataset").replace_strict(readers, return_dtype=pl.String)
     )
@@ -81,13 +86,6 @@ def given_answers(
         )
         .select(ANSWERS.names())
     )
-
-
-def given_reader(config: JobConfig, inputs: Inputs, dataset: str) -> str:
-    """Return the name of the reader of a dataset in tables: without one, ``given`` and 16 digits of GIVEN's digest."""
-    if config.asks_reader:
-        return reader_id(config, inputs.datasets[dataset])
-    return f"given-{frame_digests({'given': inputs.given})['given'][:16]}"
 
 
 def given_notes(given: pl.DataFrame) -> Iterator[str]:

@@ -20,11 +20,13 @@ import xxhash
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.request import Form, Passage, Request, question_key, text_hash
+from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS
 from erag_ray.store.schemas import PENDING, REQUESTS, conform
 from erag_ray.support.user_code import running
 
 DocIds = pl.List(pl.String)
+Rows = npt.NDArray[np.int64]
 HASH_BYTES = 16
 
 
@@ -64,8 +66,8 @@ class Documents:
     """doc_id, doc_row."""
     hashes: npt.NDArray[np.uint8]
     """[num_docs, 16], hashes of (title, text)."""
-    order: npt.NDArray[np.intp]
-    """[num_docs], rows in ascending order of their hashes."""
+    ranks: npt.NDArray[np.intp]
+    """[num_docs], by their hashes."""
     keys: npt.NDArray[np.uint64]
     """[num_docs], keys of lists with this single passage."""
     titles: pl.Series
@@ -78,7 +80,7 @@ def documents_of(corpus: pl.DataFrame) -> Documents:
     return Documents(
         rows=corpus.select("doc_id").with_row_index("doc_row"),
         hashes=np.frombuffer(joined, np.uint8).reshape(-1, HASH_BYTES),
-        order=np.argsort(np.frombuffer(joined, f"S{HASH_BYTES}"), kind="stable"),
+        ranks=np.argsort(np.argsort(np.frombuffer(joined, f"S{HASH_BYTES}"), kind="stable")),
         keys=np.fromiter(map(xxhash.xxh3_64_intdigest, hashes), np.uint64, len(hashes)),
         titles=corpus["title"],
         texts=corpus["text"],
@@ -111,30 +113,16 @@ def build_requests(
 ) -> pl.DataFrame:
     """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``."""
     distinct = lists.select("kind", "query_id", "doc_ids").unique().sort("kind", "query_id", "doc_ids")
+    if distinct.is_empty():
+        return as_frame(REQUESTS.empty())
     queries_of_kinds = distinct.select("kind", "query_id").unique().join(queries, on="query_id")
-    query_parts = pl.concat(
-        [
-            _NO_QUERY_PARTS,
-            *(_query_part(part, uses) for part in queries_of_kinds.partition_by("kind", "dataset")),
-        ]
-    )
+    parts = queries_of_kinds.partition_by("kind", "dataset")
+    query_parts = pl.concat(_query_part(part, uses) for part in parts)
     joined = distinct.join(query_parts, on=["kind", "query_id"], how="left", maintain_order="left")
     shown = _shown(joined["doc_ids"], documents, joined["is_ordered"].to_numpy())
-    table = joined.with_columns(passages_key=_passages_keys(shown, documents)).select(REQUESTS.columns.names)
+    table = joined.with_columns(passages_key=_passages_keys(*shown, documents)).select(REQUESTS.columns.names)
     conform(table, REQUESTS)
     return table
-
-
-_NO_QUERY_PARTS = pl.DataFrame(
-    schema={
-        "kind": pl.String,
-        "query_id": pl.String,
-        "question_key": pl.UInt64,
-        "model": pl.String,
-        "reader": pl.String,
-        "is_ordered": pl.Boolean,
-    }
-)
 
 
 def _query_part(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
@@ -155,18 +143,14 @@ def _query_part(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shown:
-    """Lists of documents, in the order in which the model sees them."""
+def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.bool_]) -> tuple[Rows, Rows]:
+    """Return lists of documents in the order in which the model sees them.
 
-    rows: npt.NDArray[np.int64]
-    """Rows of the documents, list after list."""
-    edges: npt.NDArray[np.int64]
-    """[num_lists + 1], start of each list, and the end."""
+    They are sorted by hash if their order does not matter, so that equal sets are equal.
 
-
-def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.bool_]) -> _Shown:
-    """Return the rows of the documents, sorted by hash if their order does not matter, so that equal sets are equal."""
+    Returns:
+        The rows of the documents, list after list; and [num_lists + 1], the start of each list, and the end.
+    """
     lengths = doc_ids.list.len().to_numpy().astype(np.int64)
     edges = np.concatenate([[0], np.cumsum(lengths)])
     ids = doc_ids.explode().drop_nulls().alias("doc_id").to_frame()
@@ -175,21 +159,19 @@ def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.
     rows = doc_rows.to_numpy().astype(np.int64)
     # most lists have one document
     unordered = np.flatnonzero(np.repeat(~is_ordered & (lengths > 1), lengths))
-    hash_ranks = np.empty_like(documents.order)
-    hash_ranks[documents.order] = np.arange(len(hash_ranks))
     lists = np.repeat(np.arange(len(lengths)), lengths)[unordered]
-    rows[unordered] = rows[unordered][np.lexsort((hash_ranks[rows[unordered]], lists))]
-    return _Shown(rows=rows, edges=edges)
+    rows[unordered] = rows[unordered][np.lexsort((documents.ranks[rows[unordered]], lists))]
+    return rows, edges
 
 
-def _passages_keys(shown: _Shown, documents: Documents) -> pl.Series:
-    lengths = np.diff(shown.edges)
+def _passages_keys(rows: Rows, edges: Rows, documents: Documents) -> pl.Series:
+    lengths = np.diff(edges)
     keys = np.empty(len(lengths), np.uint64)
     is_single = lengths == 1
-    keys[is_single] = documents.keys[shown.rows[shown.edges[:-1][is_single]]]
+    keys[is_single] = documents.keys[rows[edges[:-1][is_single]]]
     for number in np.flatnonzero(~is_single):
-        rows = shown.rows[shown.edges[number] : shown.edges[number + 1]]
-        keys[number] = xxhash.xxh3_64_intdigest(documents.hashes[rows].tobytes())
+        hashes = documents.hashes[rows[edges[number] : edges[number + 1]]]
+        keys[number] = xxhash.xxh3_64_intdigest(hashes.tobytes())
     return pl.Series("passages_key", keys)
 
 
@@ -214,8 +196,8 @@ def pending(
     ordered = joined.sort("text_key", *KEY_COLUMNS)
     sees_order = {use.model: use.sees_order for use in uses.values()}
     is_ordered = ordered["model"].replace_strict(sees_order, return_dtype=pl.Boolean).to_numpy()
-    shown = _shown(ordered["doc_ids"], documents, is_ordered)
-    lists = pa.LargeListArray.from_arrays(shown.edges, shown.rows.astype(np.uint32))
+    rows, edges = _shown(ordered["doc_ids"], documents, is_ordered)
+    lists = pa.LargeListArray.from_arrays(edges, rows.astype(np.uint32))
     return ordered.select(*KEY_COLUMNS, "text_key", "kind", "query_row", doc_rows=pl.Series(lists))
 
 

@@ -80,18 +80,6 @@ class ModelPlan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Answered:
-    """Questions and lists with complete answers of the reader, as users see them."""
-
-    queries: pl.DataFrame
-    """QUERIES."""
-    verdicts: Mapping[str, Sequence[str]]
-    """Dataset -> the closed set of answers of its questions, for datasets that have one."""
-    lists: pl.DataFrame
-    """Columns kind, depth, query_id, doc_ids; see `output_tables.describe_outputs`."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
     """A stage before it runs."""
 
@@ -100,8 +88,10 @@ class StagePlan:
     uses: Uses
     queries: pl.DataFrame
     """QUERIES."""
-    answered: Answered | None = None
-    """Questions and lists of its outputs, if these are complete answers of the reader."""
+    answered: pl.DataFrame | None = None
+    """Lists with complete answers of the reader: columns kind, depth, query_id, doc_ids; see `describe_outputs`."""
+    verdicts: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    """Dataset -> the closed set of answers of its questions, for datasets that have one."""
     given: pl.DataFrame = dataclasses.field(default_factory=NO_ANSWERS.clone)
     """`output_tables.ANSWERS` that need no request."""
 
@@ -198,12 +188,8 @@ def plan_stage(
     plan = plan_lists(config, inputs, stage, lists, kinds)
     families = {name: config.reader.family or dataset.family for name, dataset in inputs.datasets.items()}
     verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
-    answered = Answered(
-        queries=inputs.queries,
-        verdicts=verdicts,
-        lists=_shown_lists(parts[:1] if single_document else [], of_lists),
-    )
-    return dataclasses.replace(plan, answered=answered, given=given)
+    answered = _shown_lists(parts[:1] if single_document else [], of_lists)
+    return dataclasses.replace(plan, answered=answered, verdicts=verdicts, given=given)
 
 
 def _to_ask(

@@ -30,9 +30,6 @@ from erag_ray.support.user_code import checking
 _KEYS = "|".join(field.name for field in dataclasses.fields(ReaderConfig))
 _READER_KEY = re.compile(rf"(?<![\w./~\\-])reader\.(?=prompt\.\w|(?:{_KEYS})(?![\w/\\-]|\.\w))")
 """The beginning of a key of the reader in a message, and not of a file that is called so."""
-_DEFAULT_READER: Mapping[str, Any] = {
-    field.name: field.default for field in dataclasses.fields(ReaderConfig) if field.name in FORM_KEYS
-}
 
 
 def _model(config: ReaderConfig) -> tuple[Model, str]:
@@ -110,12 +107,9 @@ def _problems_named_after(kind: Kind) -> Iterator[None]:
 
 def _model_config(config: ReaderConfig, form: Form) -> ReaderConfig:
     """Return the config of the model without form keys; int8 becomes float32 for log-likelihoods."""
-    needs_floats = form.method == "loglikelihood" and config.dtype == "int8"
-    return dataclasses.replace(
-        config,
-        dtype="float32" if needs_floats else config.dtype,
-        **{key: _DEFAULT_READER[key] for key in FORM_KEYS},
-    )
+    needs_floats, unset = form.method == "loglikelihood" and config.dtype == "int8", ReaderConfig()
+    defaults: dict[str, Any] = {key: getattr(unset, key) for key in FORM_KEYS}
+    return dataclasses.replace(config, dtype="float32" if needs_floats else config.dtype, **defaults)
 
 
 def _check_answers(kind: Kind, case: Case, model: Model) -> None:

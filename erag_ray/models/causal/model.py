@@ -61,10 +61,8 @@ class CausalModel(LocalModel):
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.pretrained = Pretrained(config, encoder_decoder=False)
-        self.source = self.pretrained.source
-        self.settings = self.pretrained.settings
-        self.tokenizer = self.pretrained.tokenizer
-        self.pieces = self.pretrained.pieces
+        self.source, self.settings = self.pretrained.source, self.pretrained.settings
+        self.tokenizer, self.pieces = self.pretrained.tokenizer, self.pretrained.pieces
         self.stopping = self.pretrained.stopping
         self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
         self.caches: KeyValueCaches | None = None

@@ -50,10 +50,6 @@ class EncoderStates(NamedTuple):
     lengths: Sequence[int]
 
     @property
-    def num_rows(self) -> int:
-        return len(self.lengths)
-
-    @property
     def is_state(self) -> torch.Tensor:
         """Return [prompts, width], False at padding."""
         return token_mask(self.lengths, self.states.shape[1], self.states.device)

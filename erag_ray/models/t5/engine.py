@@ -262,7 +262,7 @@ class _Run:
     ) -> None:
         self.engine = engine
         self.cross_attention = CopiedStates(encoder_states.states, encoder_states.lengths, engine.projections)
-        num_rows, device = encoder_states.num_rows, engine.device
+        num_rows, device = len(encoder_states.lengths), engine.device
         self.rows = list(range(num_rows))
         """The rows of the original batch that are still in it."""
         self.all_tokens = torch.zeros(num_rows, most, dtype=torch.long, device=device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 import transformers
@@ -53,24 +53,8 @@ GELU_NEW_REVISION = 1
 """Increase it with every change of this activation that may change an output."""
 MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
 """The largest batches by device: larger ones are hardly faster."""
-
-
-class Layout(NamedTuple):
-    """How a list of passages is split into segments.
-
-    Attributes:
-        max_tokens: default limit of a segment.
-        has_passage_segments: one segment for each passage with the question (FiD); else one segment in all (IPA).
-    """
-
-    max_tokens: int
-    has_passage_segments: bool
-
-
-LAYOUTS = {
-    "fid": Layout(max_tokens=250, has_passage_segments=True),
-    "ipa": Layout(max_tokens=2048, has_passage_segments=False),
-}
+MAX_TOKENS = {"fid": 250, "ipa": 2048}
+"""Default limit of a segment."""
 
 
 class T5Model(LocalModel):
@@ -92,13 +76,11 @@ class T5Model(LocalModel):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        self.layout = LAYOUTS[config.kind]
-        self.sees_order = not self.layout.has_passage_segments
+        # a segment for each passage with the question (FiD), or one in all
+        self.sees_order = config.kind == "ipa"
         self.pretrained = Pretrained(config, encoder_decoder=True)
-        self.source = self.pretrained.source
-        self.settings = self.pretrained.settings
-        self.tokenizer = self.pretrained.tokenizer
-        self.pieces = self.pretrained.pieces
+        self.source, self.settings = self.pretrained.source, self.pretrained.settings
+        self.tokenizer, self.pieces = self.pretrained.tokenizer, self.pretrained.pieces
         self.stopping = self.pretrained.stopping
         if config.dtype == INT8 and self.settings.model_type not in KINDS:
             raise InputError(
@@ -149,7 +131,7 @@ class T5Model(LocalModel):
 
     def limit(self, form: Form) -> int:
         """Return the largest number of tokens in a segment."""
-        return form.max_prompt_tokens or self.layout.max_tokens
+        return form.max_prompt_tokens or MAX_TOKENS[self.config.kind]
 
     def ends(self, form: Form) -> Collection[int]:
         return self.end
@@ -175,13 +157,12 @@ class T5Model(LocalModel):
         ]
 
     def _segment(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> Segment:
-        limit, keep_question = self.limit(form) - len(self.end), not self.layout.has_passage_segments
-        keep_end = form.keep_question_end
-        segment = cut_prompt(parts, ids, limit=limit, keep_end=keep_end, keep_question=keep_question)
+        limit, keep_end = self.limit(form) - len(self.end), form.keep_question_end
+        segment = cut_prompt(parts, ids, limit=limit, keep_end=keep_end, keep_question=self.sees_order)
         return segment._replace(ids=(*segment.ids, *self.end))
 
     def _segments(self, request: Request) -> Sequence[tuple[Passage, ...]]:
-        if not self.layout.has_passage_segments:
+        if self.sees_order:
             return [request.passages]
         return [(passage,) for passage in request.passages] or [()]
 

@@ -224,10 +224,10 @@ class SleepingEngine(Engine):
         return torch.empty(len(batch.tokens), SHAPE["d_model"], device="meta")
 
     def decode(self, encoder_states: EncoderStates, **settings: Any) -> list[list[int]]:
-        self._queue(encoder_states.num_rows * (1 - ENCODER_SHARE))
+        self._queue(len(encoder_states.lengths) * (1 - ENCODER_SHARE))
         if self.pair_seconds:
             time.sleep(max(0.0, self._idle_at - time.perf_counter()))
-        return [list(OUTPUT)] * encoder_states.num_rows
+        return [list(OUTPUT)] * len(encoder_states.lengths)
 
     def _queue(self, num_pairs: float) -> None:
         self._idle_at = max(self._idle_at, time.perf_counter()) + num_pairs * self.pair_seconds
