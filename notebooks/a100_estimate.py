@@ -236,7 +236,7 @@ def t5_batch(shape: dict[str, Any], length: int) -> Batch:
 
     def encode() -> EncoderCache:
         passes = arrange(prompts, engine.pass_tokens(limits.tokens), engine.multiple)
-        return encode_all(engine.encode, passes, engine.multiple)
+        return encode_all(engine.encode, passes)
 
     def decode() -> None:
         run = _Run(engine, encoded.gather(prompts), 0, [1], T5_OUTPUT)

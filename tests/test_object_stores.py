@@ -327,7 +327,7 @@ def test_responses_that_cannot_be_had_now_are_not_set_aside(
     store = ResponseStore(s3, "echo")
     place = store.append(RESPONSES.empty(), "job")
     store.folder.write_bytes(b"torn", "job-torn.parquet")
-    monkeypatch.setattr("erag_ray.store.filesystems.NUM_ATTEMPTS", 1)
+    monkeypatch.setattr("erag_ray.store.folder.NUM_ATTEMPTS", 1)
     busy = ResponseStore(s3, "echo")
     s3_server.refused = f"responses/echo/{place}"
     try:
@@ -353,7 +353,7 @@ def test_no_answer_is_not_waited_for_long(
     there = copied(tiny.config, s3)
     monkeypatch.setenv("AWS_ENDPOINT_URL", silent)
     monkeypatch.setattr(reaching, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr("erag_ray.store.filesystems.NUM_ATTEMPTS", 1)
+    monkeypatch.setattr("erag_ray.store.folder.NUM_ATTEMPTS", 1)
     with pytest.raises(InputError, match=r"no answer within 0 seconds.*AWS_ENDPOINT_URL"):
         check_access(there)
 

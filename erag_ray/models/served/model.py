@@ -181,7 +181,7 @@ class ServedModel(Model):
     def run(self, requests: Sequence[Request]) -> Iterator[Answer]:
         results: queue.SimpleQueue[Answer | Future[None]] = queue.SimpleQueue()
         _ = self.handshake  # inside the event loop it would deadlock
-        running = self._loop.start(self._run, requests, results)
+        running = self._loop.start(self._run(requests, results))
         running.add_done_callback(results.put)
         try:
             while True:

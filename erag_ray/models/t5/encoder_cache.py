@@ -67,6 +67,8 @@ class Passes:
     starts: Mapping[Ids, int]
     """The index of each segment's first state."""
     num_tokens: int
+    multiple: int
+    """The widths of batches are multiples of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,12 +142,13 @@ def arrange(prompts: Sequence[PromptTokens], batch_tokens: int, multiple: int = 
         batches=[padded(batch, multiple) for batch in batches],
         starts=dict(zip(ordered, ends[:-1], strict=True)),
         num_tokens=ends[-1],
+        multiple=multiple,
     )
 
 
-def encode_all(encode: Encode, passes: Passes, multiple: int = 1) -> EncoderCache:
+def encode_all(encode: Encode, passes: Passes) -> EncoderCache:
     states = _joined(map(encode, passes.batches), passes.num_tokens)
-    return EncoderCache(states=states, starts=passes.starts, multiple=multiple)
+    return EncoderCache(states=states, starts=passes.starts, multiple=passes.multiple)
 
 
 def _joined(parts: Iterator[torch.Tensor], num_tokens: int) -> torch.Tensor:

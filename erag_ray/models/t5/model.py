@@ -207,15 +207,14 @@ class T5Model(LocalModel):
     # --- states ---
 
     def arrange(self, prompts: Sequence[PromptTokens]) -> Passes | None:
-        engine = self.engine
-        if engine is None:
+        if self.engine is None:
             return None
-        return arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
+        return arrange(prompts, self.pass_tokens(_forms(prompts)), self.engine.multiple)
 
     def begin(self, arranged: Passes | None) -> None:
         self._window = None
         if self.engine is not None and arranged is not None:
-            self._window = encode_all(self.engine.encode, arranged, self.engine.multiple)
+            self._window = encode_all(self.engine.encode, arranged)
 
     def encoder_states(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
         engine, window = self.engine, self._window
@@ -225,7 +224,7 @@ class T5Model(LocalModel):
         if window is None or not window.contains(segments):
             # the states of the whole window did not fit into memory
             passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
-            window = encode_all(engine.encode, passes, engine.multiple)
+            window = encode_all(engine.encode, passes)
         return window.gather(prompts)
 
     # --- outputs ---
