@@ -47,8 +47,7 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
-    from erag_ray.inference.dry_run import estimate_cost
-    from erag_ray.inference.planning.plan import plan_stage, preview
+    from erag_ray.inference.planning.plan import estimate_cost, plan_stage, preview
     from erag_ray.inference.stage import run_stage
     from erag_ray.labels.document_labels import label
     from erag_ray.labels.end_to_end import score_end_to_end

@@ -1,5 +1,5 @@
 """Inference on Ray Data: the pending requests of a stage to responses in the store.
 
 `stage` runs and seals a planned stage, `pool` streams requests to a pool of `actor`s with one model each, `in_process`
-runs them without Ray, and `dry_run` says what a job will cost.
+runs them without Ray.
 """

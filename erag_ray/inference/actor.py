@@ -70,7 +70,7 @@ GARBAGE_THRESHOLDS = 50_000, 20, 100
 
 The prompts of a window are many small objects without cycles: with the default thresholds, collection takes a fifth of
 the host's time."""
-COUNTED = [name for name in RESPONSES.columns.names if name in Response.__dataclass_fields__]
+COUNTED = [name for name in RESPONSES.columns.names if hasattr(Response, name)]
 """Columns of RESPONSES that are fields of `Response`."""
 UNKNOWN_REASON = "a crash, or max_batch_seconds"
 MAX_ENDS = 20

@@ -105,7 +105,11 @@ def recheck(sample: Sample, store: ResponseStore, responses: pl.DataFrame, plan:
     both = rechecked.join(before, on=KEY_COLUMNS, maintain_order="left")
     compared = both.filter(~pl.col("has_failed"), pl.col("error").is_null())
     differ = compared.filter(~pl.col("text").eq_missing(pl.col("output")))
-    changed = _labels_changed(differ, plan.requests, plan.queries, plan.uses)
+    # with the first question that has an output
+    firsts = plan.requests.unique(KEY_COLUMNS, keep="first", maintain_order=True)
+    rows = differ.join(firsts.select(*KEY_COLUMNS, "kind", "query_id"), on=KEY_COLUMNS)
+    facts = plan.queries.select("query_id", "dataset", "answers", "score")
+    changed = [_is_changed(row, plan.uses) for row in rows.join(facts, on="query_id").iter_rows(named=True)]
     return Recheck(
         num_requests=both.height,
         num_outputs=differ.height,
@@ -114,16 +118,6 @@ def recheck(sample: Sample, store: ResponseStore, responses: pl.DataFrame, plan:
         num_errors=both.height - compared.height,
         num_unsent=sample.keys.height - both.height,
     )
-
-
-def _labels_changed(
-    differ: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame, uses: Uses
-) -> list[bool | None]:
-    """Apply `_is_changed` to each output, with the first question that has it."""
-    firsts = requests.unique(KEY_COLUMNS, keep="first", maintain_order=True)
-    rows = differ.join(firsts.select(*KEY_COLUMNS, "kind", "query_id"), on=KEY_COLUMNS)
-    facts = queries.select("query_id", "dataset", "answers", "score")
-    return [_is_changed(row, uses) for row in rows.join(facts, on="query_id").iter_rows(named=True)]
 
 
 def _is_changed(row: Mapping[str, Any], uses: Uses) -> bool | None:

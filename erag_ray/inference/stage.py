@@ -10,7 +10,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import polars as pl
 
@@ -188,9 +187,9 @@ def _seal_responses(
     """Look up the responses and those of the samples, and seal the stage; ``done``: model -> counts."""
     todo = [model_plan for model_plan in plan.plans if model_plan.id in done]
     with stage_progress("looking up responses", show=config.progress):
-        collected = [_collect(config, model_plan) for model_plan in plan.plans]
+        collected = {model_plan.id: _collect(config, model_plan) for model_plan in plan.plans}
         # a stage may have no requests: some annotators need no model
-        responses = pl.concat([as_frame(RESPONSES.empty()), *(entry.responses for entry in collected)])
+        responses = pl.concat([as_frame(RESPONSES.empty()), *(entry[0] for entry in collected.values())])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
     spent = _costs(plan, done, job, samples)
@@ -296,13 +295,8 @@ def write_work(config: JobConfig, tables: TableStore, plan: ModelPlan, sample: S
     )
 
 
-class _Collected(NamedTuple):
-    """A model's responses, the number of rows in the store that repeat a key, and device -> number of responses."""
-
-    model: str
-    responses: pl.DataFrame
-    num_repeats: int
-    devices: Mapping[str, int]
+_Collected = tuple[pl.DataFrame, int, Mapping[str, int]]
+"""A model's responses, the number of rows in the store that repeat a key, and device -> number of responses."""
 
 
 def _collect(config: JobConfig, plan: ModelPlan) -> _Collected:
@@ -314,7 +308,7 @@ def _collect(config: JobConfig, plan: ModelPlan) -> _Collected:
         torn = f" ({len(store.set_aside)} damaged files were set aside)" if store.set_aside else ""
         text = f"{plan.id}: {missing.height} requests have no response, such as {example}{torn}. Start the job again"
         raise JobError(text)
-    return _Collected(plan.id, responses, repeats, dict(store.devices))
+    return responses, repeats, dict(store.devices)
 
 
 def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobConfig) -> None:
@@ -369,7 +363,7 @@ def _seal(
     tables: TableStore,
     plan: StagePlan,
     responses: pl.DataFrame,
-    collected: Sequence[_Collected],
+    collected: Mapping[str, _Collected],
     remarks: Sequence[str],
 ) -> None:
     # null without responses: all requests may be score-only
@@ -381,15 +375,16 @@ def _seal(
         f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors."
     )
     of_models = [f"{note}." for model_plan in plan.plans for note in model_plan.model.notes()]
-    sentences = [summary, *remarks, *of_models, *_mixed_devices(collected), *_judged(plan, responses)]
+    devices = {name: counts for name, (_, _, counts) in collected.items()}
+    sentences = [summary, *remarks, *of_models, *_mixed_devices(devices), *_judged(plan, responses)]
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
         "summary": " ".join(sentences),
         "num_requests": plan.requests.height,
         "num_responses": responses.height,
-        "num_repeated_keys": sum(entry.num_repeats for entry in collected),
-        "devices": {entry.model: entry.devices for entry in collected},
+        "num_repeated_keys": sum(repeats for _, repeats, _ in collected.values()),
+        "devices": devices,
         "models": {model_plan.id: model_plan.model.facts() for model_plan in plan.plans},
         "store": config.cache_dir,
         "prompts": dict(_prompts(plan)),
@@ -405,12 +400,12 @@ def _prompts(plan: StagePlan) -> Iterator[tuple[str, Mapping[str, object]]]:
             yield dataset, dataclasses.asdict(use.form.prompt) | more
 
 
-def _mixed_devices(collected: Iterable[_Collected]) -> Iterator[str]:
+def _mixed_devices(devices: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Yield a warning for each model with responses of several kinds of device or versions of software."""
-    for entry in collected:
-        if len(entry.devices) > 1:
-            counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(entry.devices.items()))
-            yield f"Warning: responses of {entry.model} are from different devices or versions: {counts}."
+    for model, of_model in devices.items():
+        if len(of_model) > 1:
+            counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(of_model.items()))
+            yield f"Warning: responses of {model} are from different devices or versions: {counts}."
 
 
 def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:

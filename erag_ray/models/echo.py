@@ -30,7 +30,6 @@ class EchoModel(Model):
             yield index, self.answer(request)
 
     def answer(self, request: Request) -> Response:
-        """Return the response to one request."""
         rendered, text = _rendered(request), _best_title(request)[: request.form.max_new_tokens]
         return Response(
             text=text,

@@ -6,6 +6,7 @@ the error of a request. Every response of every model is checked here (`_fault`)
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Generator, Iterator, Sequence
 
@@ -24,13 +25,7 @@ ERRORS_IN_A_ROW = 10
 NUM_OTHERS = 3
 """The number of other questions to try; if they all fail too, the job ends."""
 
-COUNTS = (
-    "num_prompt_tokens",
-    "num_output_tokens",
-    "num_truncated_question_tokens",
-    "num_truncated_passage_tokens",
-    "num_cached_prompt_tokens",
-)
+COUNTS = [field.name for field in dataclasses.fields(Response) if field.type == "int"]
 MAX_TOKENS = 1 << 31
 ROUNDING = 1e-3
 """How far above 0 rounding can lift a log-probability."""

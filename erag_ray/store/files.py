@@ -27,7 +27,6 @@ ROW = "row"
 
 
 def open_file(path: str) -> IO[bytes]:
-    """Open a file for reading bytes."""
     return io.BufferedReader(_remote(path), BUFFER_BYTES) if is_uri(path) else open(path, "rb")
 
 

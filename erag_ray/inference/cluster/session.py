@@ -125,7 +125,6 @@ def _start_once() -> None:
 
 
 def _connect(address: str) -> None:
-    """Connect to a running cluster."""
     attempts = os.environ.get(ATTEMPTS)
     os.environ[ATTEMPTS] = attempts or "1"
     try:

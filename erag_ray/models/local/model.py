@@ -235,24 +235,17 @@ class LocalModel(Model):
         for row, prompt in enumerate(prompts):
             forms.setdefault(prompt.form, []).append(row)
         for form, rows in forms.items():
-            yield from self._batches(form, rows, prompts)
-
-    def _batches(
-        self, form: Form, rows: Sequence[int], prompts: Sequence[PromptTokens]
-    ) -> Iterator[list[int]]:
-        batch, num_tokens, limits = list[int](), 0, self.limits(form)
-        for row in sorted(rows, key=lambda row: -prompts[row].length):
-            length = prompts[row].length
-            if batch and not self._fits(
-                prompts[batch[0]].length, len(batch) + 1, num_tokens + length, limits
-            ):
-                yield batch
-                batch, num_tokens = [], 0
-            if not batch:
-                limits = self.limits(form)
-            batch.append(row)
-            num_tokens += length
-        if batch:
+            batch, num_tokens, limits = list[int](), 0, self.limits(form)
+            for row in sorted(rows, key=lambda row: -prompts[row].length):
+                length = prompts[row].length
+                longest = prompts[batch[0]].length if batch else length
+                if batch and not self._fits(longest, len(batch) + 1, num_tokens + length, limits):
+                    yield batch
+                    batch, num_tokens = [], 0
+                if not batch:
+                    limits = self.limits(form)
+                batch.append(row)
+                num_tokens += length
             yield batch
 
     def _fits(self, longest: int, num_rows: int, num_tokens: int, limits: Limits) -> bool:
