@@ -52,7 +52,13 @@ def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_five_kinds(
         score_only="classification",
     )
     plan = compare(changed)
-    assert set(plan.kinds) == {ANSWER, EARLY_STOPPED, VERDICT, GOLD_LIKELIHOOD, RELEVANCE}
+    assert {use.kind for use in plan.uses.values()} == {
+        ANSWER,
+        EARLY_STOPPED,
+        VERDICT,
+        GOLD_LIKELIHOOD,
+        RELEVANCE,
+    }
     assert len(plan.plans) == 1
     assert len({dataset for _, dataset in plan.uses}) == 5
     assert len(list(marks.iterdir())) == 1

@@ -108,9 +108,6 @@ FAULTS = {
     "filter": (error_reply(400, "filtered", "content_filter"), 1, "refused", "filtered"),
     "filter in the answer": (Reply(choice={"finish_reason": "content_filter"}), 1, "refused",
         "content filter"),
-    "an error beside a text": (Reply(text="an", choice={"error": {"code": 502, "message": "gone"}}), 7,
-        "resource", "gone, 7 times"),
-    "an aborted answer": (Reply(text="an", choice={"finish_reason": "abort"}), 7, "resource", "7 times"),
     "an error in the choice": (
         Reply(text="an", choice={"finish_reason": "error", "error": {"code": 502, "message": "gone"}}),
         7,

@@ -387,17 +387,15 @@ def _seal(
         "devices": devices,
         "models": {model_plan.id: model_plan.model.facts() for model_plan in plan.plans},
         "store": config.cache_dir,
-        "prompts": dict(_prompts(plan)),
+        # of the reader, by dataset, and how they are filled, for the page
+        "prompts": {
+            dataset: dataclasses.asdict(use.form.prompt)
+            | {"is_for_each": not use.sees_order, "max_tokens": use.form.max_prompt_tokens}
+            for (_, dataset), use in plan.uses.items()
+            if use.kind is ANSWER
+        },
     }
     tables.write_manifest(content)
-
-
-def _prompts(plan: StagePlan) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield the reader's prompt of each dataset, and how it is filled, for the page."""
-    for (_, dataset), use in plan.uses.items():
-        if use.kind is ANSWER:
-            more = {"is_for_each": not use.sees_order, "max_tokens": use.form.max_prompt_tokens}
-            yield dataset, dataclasses.asdict(use.form.prompt) | more
 
 
 def _mixed_devices(devices: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -409,7 +407,7 @@ def _mixed_devices(devices: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 
 def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
-    if ANSWER_JUDGE in plan.kinds:
+    if any(use.kind is ANSWER_JUDGE for use in plan.uses.values()):
         counts = Counter(judgement(text) for text in responses["output"].drop_nulls())
         verdicts = ", ".join(f"{name} {counts[name]:,}" for name in JUDGEMENTS)
         yield f"Distinct outputs by the judge: {verdicts}; no judgement in {counts[None]:,}, whose scores are null."

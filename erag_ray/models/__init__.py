@@ -17,7 +17,7 @@ from erag_ray.models.isolation import Isolation, render_isolated, run_checked
 from erag_ray.models.outputs import answer_in
 from erag_ray.prompts.request import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.store.fingerprints import fingerprint
-from erag_ray.store.responses import ResponseStore
+from erag_ray.store.responses import FACTS, ResponseStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import find
 from erag_ray.support.user_code import checking, running
@@ -111,7 +111,7 @@ def check_facts(model: Model, store: ResponseStore) -> None:
                 model.check_facts(store.first_facts(facts))
             except (KeyError, TypeError, AttributeError):
                 # damaged, or of something else
-                store.set_facts_aside()
+                store.folder.set_aside(FACTS)
                 model.check_facts(store.first_facts(facts))
 
 

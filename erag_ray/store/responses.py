@@ -79,10 +79,6 @@ class ResponseStore:
             first = dict(json.loads(json.dumps(facts)))
         return first
 
-    def set_facts_aside(self) -> None:
-        """Set facts aside that the model cannot read."""
-        self.folder.set_aside(FACTS)
-
     def append(self, responses: pa.Table, job: str, seconds: float | None = None, **facts: object) -> str:
         """Add responses as one file; the same responses of the same job replace themselves (a retried task).
 

@@ -43,7 +43,7 @@ def test_an_outside_model_reads_judges_gives_likelihoods_and_is_asked_an_outside
     # the judge is the reader's own model: one plan, one pool
     assert [part.id for part in plan.plans] == [plan.plans[0].id]
     assert len(reads_here) == 1
-    assert set(plan.kinds) == {ANSWER, GOLD_LIKELIHOOD, RELEVANCE, ABSTENTION}
+    assert {use.kind for use in plan.uses.values()} == {ANSWER, GOLD_LIKELIHOOD, RELEVANCE, ABSTENTION}
     labels = {name: table(changed, LABELS, annotator=name) for name in ANNOTATORS}
     assert {frame.height for frame in labels.values()} == {18}
     # it writes the title of the document that it gets alone

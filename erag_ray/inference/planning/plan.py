@@ -101,10 +101,6 @@ class StagePlan:
         return pl.concat([as_frame(REQUESTS.empty()), *(plan.requests for plan in self.plans)])
 
     @property
-    def kinds(self) -> list[Kind]:
-        return list(dict.fromkeys(use.kind for use in self.uses.values()))
-
-    @property
     def counts(self) -> list[dict[str, Any]]:
         """Numbers of requests (asked, distinct, cached, new) by model, kind of request and kind of list."""
         return [{"model": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)]

@@ -100,20 +100,16 @@ class CausalModel(LocalModel):
         return min(form.max_prompt_tokens or CAUSAL_TOKENS, self.context - form.max_new_tokens)
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
-        prompts = [self._pieces(request) for request in requests]
-        rows = zip(
-            requests, prompts, self.pieces.tokenise(prompts), answer_ids(self.pieces, requests), strict=True
-        )
-        return [self._prompt(*row) for row in rows]
-
-    def _prompt(
-        self, request: Request, parts: Sequence[Piece], ids: Sequence[Ids], answers: tuple[Ids, ...] | None
-    ) -> PromptTokens:
-        form = request.form
-        segment = cut_prompt(parts, ids, limit=self.limit(form), keep_end=form.keep_question_end)
-        pairs = zip(parts, ids, strict=True)
-        shared = itertools.takewhile(lambda pair: pair[0].kind == "template", pairs)
-        return self.pretrained.prompt(request, [segment], answers, sum(len(piece) for _, piece in shared))
+        texts, prompts = [self._pieces(request) for request in requests], list[PromptTokens]()
+        tokens, answers = self.pieces.tokenise(texts), answer_ids(self.pieces, requests)
+        for request, parts, ids, scored in zip(requests, texts, tokens, answers, strict=True):
+            limit, keep_end = self.limit(request.form), request.form.keep_question_end
+            segment = cut_prompt(parts, ids, limit=limit, keep_end=keep_end)
+            pairs = zip(parts, ids, strict=True)
+            shared = itertools.takewhile(lambda pair: pair[0].kind == "template", pairs)
+            num_shared = sum(len(piece) for _, piece in shared)
+            prompts.append(self.pretrained.prompt(request, [segment], scored, num_shared))
+        return prompts
 
     def _pieces(self, request: Request) -> list[Piece]:
         prompt = request.form.prompt
@@ -232,17 +228,11 @@ class CausalModel(LocalModel):
         """Return the tokens that end an output: the model's end tokens and, with ``breaks``, all with a line break."""
         if breaks not in self._end_tokens:
             ends = {self.tokenizer.eos_token_id} | load_end_tokens(self.source, self.settings)
-            line_breaks = self._line_breaks() if breaks else set()
-            self._end_tokens[breaks] = frozenset((ends | line_breaks) - {None})
+            if breaks:
+                texts = self.tokenizer.batch_decode([[id_] for id_ in range(len(self.tokenizer))])
+                ends |= {id_ for id_, text in enumerate(texts) if "\n" in text}
+            self._end_tokens[breaks] = frozenset(ends - {None})
         return self._end_tokens[breaks]
-
-    def _line_breaks(self) -> set[int]:
-        ids = range(len(self.tokenizer))
-        return {
-            id_
-            for id_, text in zip(ids, self.tokenizer.batch_decode([[i] for i in ids]), strict=True)
-            if "\n" in text
-        }
 
     def output(self, form: Form, ids: list[int]) -> Output:
         """Return the output that token ids decode to, up to the first end token."""
