@@ -186,17 +186,3 @@ def sampling(request: EngineRequest) -> Any:
         **prompt_scores,
         **next_scores,
     )
-
-
-def prompt_logprobs(output: Any, request: EngineRequest) -> Iterator[float]:
-    """Yield the log-probabilities of the scored tokens of a prompt."""
-    start = len(request.ids) - request.num_scored
-    for id_, logprobs in zip(request.ids[start:], output.prompt_logprobs[start:], strict=True):
-        yield logprobs[id_].logprob
-
-
-def next_logprobs(output: Any, request: EngineRequest) -> dict[int, float]:
-    if not request.next_ids:
-        return {}
-    (logprobs,) = output.outputs[0].logprobs
-    return {id_: logprobs[id_].logprob for id_ in request.next_ids}

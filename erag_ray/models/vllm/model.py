@@ -19,14 +19,7 @@ from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local.likelihood import scored_answers
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.models.vllm.engine import (
-    MAX_NEXT,
-    Completed,
-    Engine,
-    EngineRequest,
-    next_logprobs,
-    prompt_logprobs,
-)
+from erag_ray.models.vllm.engine import MAX_NEXT, Completed, Engine, EngineRequest
 from erag_ray.prompts.request import Failure, Form, Need, Request, Response
 from erag_ray.support.errors import InputError
 
@@ -173,8 +166,13 @@ def logprobs_of(prompt: PromptTokens, completed: Sequence[Completed]) -> list[fl
     ends: dict[Ids, dict[int, float]] = {}
     for request, output in completed:
         if request.num_scored:
-            answers[request.ids] = sum(prompt_logprobs(output, request))
-        ends.setdefault(request.ids, {}).update(next_logprobs(output, request))
+            first = len(request.ids) - request.num_scored
+            scored = zip(request.ids[first:], output.prompt_logprobs[first:], strict=True)
+            answers[request.ids] = sum(logprobs[id_].logprob for id_, logprobs in scored)
+        of_next = ends.setdefault(request.ids, {})
+        if request.next_ids:
+            (logprobs,) = output.outputs[0].logprobs
+            of_next.update({id_: logprobs[id_].logprob for id_ in request.next_ids})
 
     def value(ids: Ids) -> float:
         if form.next_token:
