@@ -12,7 +12,7 @@ from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.cli import jobs
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import label_documents
-from erag_ray.inference import dry_run as rehearsing
+from erag_ray.inference.planning import plan as planning
 from erag_ray.inference.planning.plan import spread
 from erag_ray.inputs.stage import prepare
 from erag_ray.store.schemas import COSTS
@@ -89,7 +89,7 @@ def test_after_a_sample_it_says_what_the_rest_takes(
     costs = store.read(COSTS).with_columns(device_seconds=pl.lit(3600.0), peak_memory_bytes=pl.lit(2**30))
     store.write(costs, COSTS)
     if not counts_tokens:
-        monkeypatch.setattr(rehearsing, "prompt_tokens", lambda prompts: None)
+        monkeypatch.setattr(planning, "prompt_tokens", lambda prompts: None)
     capsys.readouterr()
     job(tiny.with_config(dry_run=True, price_per_hour=100.0))
     told = capsys.readouterr().err
