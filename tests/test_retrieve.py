@@ -79,7 +79,7 @@ def test_an_analyser_from_outside_is_told_by_its_code(monkeypatch: pytest.Monkey
     rules = []
     for code in "aab":
         monkeypatch.setattr(inspect, "getsource", lambda module, code=code: code)
-        rules.append(analyser_settings("my_words:plain")["rule"])
+        rules.append(analyser_settings("my_words:plain")["code"])
     assert rules[0] == rules[1] != rules[2]
 
 

@@ -77,7 +77,8 @@ def analyser_settings(name: str) -> dict[str, str | None]:
     packages = ("bm25s", "PyStemmer") if name == "english" else ("kiwipiepy", "kiwipiepy_model")
     versions = {package: importlib.metadata.version(package) for package in packages if name in ANALYSERS}
     rule = getattr(analyser_named(name), "settings", None)
-    return {"name": name, "rule": code_stamp(name) or rule, **versions}
+    stamp = code_stamp(name)
+    return {"name": name, "rule": rule, **versions, **({"code": stamp} if stamp else {})}
 
 
 ANALYSERS: dict[str, Any] = {"english": English, "korean": Korean}
