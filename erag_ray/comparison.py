@@ -23,14 +23,15 @@ from erag_ray.support.logs import say, warn
 def compare(config: JobConfig, console: rich.console.Console | None = None) -> None:
     """Run a comparison: seal its tables in ``out``, write the report there and print the verdict.
 
-    Of a finished job, whose config, files, models and code are the same, only the verdict is printed again.
+    Of a finished job, whose config, files, models and code are the same, only the verdict is printed again (not with
+    extensions, retrievers, or retry_failed).
 
     Args:
         config: the job.
         console: the verdict is printed there (None: on standard output).
 
     Raises:
-        InputError: all problems of the config, the files and the reader; no request was run then.
+        InputError: all problems of the config, the files and the reader, before any request; or wrong labels.
         JobError: the job cannot go on; the responses so far are kept.
     """
     extensions = requested(config)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.extras.sequential_test.design import IMPORTANCE, importance, probabilities, rank_weights
+from erag_ray.extras.sequential_test.design import RANK_WEIGHTS, importance, probabilities, rank_weights
 from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, look
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
@@ -99,7 +99,7 @@ def draw(data: Data, chances: Floats, generator: np.random.Generator, count: int
 
 def values(data: Data, measure: str, run: str, weights: Floats) -> Floats:
     """Estimates of each query in each sample: [num_samples, num_queries]."""
-    of_ranks = IMPORTANCE[measure](data.depth)
+    of_ranks = RANK_WEIGHTS[measure](data.depth)
     return np.stack([(sample * data.labels)[data.lists[run]] @ of_ranks for sample in weights])
 
 
@@ -248,11 +248,11 @@ def main(out: pathlib.Path, folders: list[str]) -> None:
     errors = "sampled | fewer queries | top ranks | covered"
     paired = "difference: sampled | drawn for it | fewer queries | top ranks | covered"
     tell(*table(f"data | measure | read | bias | {errors} | {paired} | tau of runs | fewer queries"))
-    for data, measure, share in itertools.product(every, IMPORTANCE, SHARES):
+    for data, measure, share in itertools.product(every, RANK_WEIGHTS, SHARES):
         tell(f"| {' | '.join([data.name, measure, *measured(data, measure, share)])} |")
     ways = " | ".join(f"{way}: read / settled / told / missed / false" for way in WAYS)
     tell(*table(f"data | measure | runs | difference | of documents | {ways}"))
-    for data, measure in itertools.product(every, IMPORTANCE):
+    for data, measure in itertools.product(every, RANK_WEIGHTS):
         for (a, first), (b, second) in itertools.combinations(enumerate(data.lists), 2):
             for share in STOPPING_SHARES:
                 cells = [data.name, measure, f"{first} - {second}", *settled(data, measure, (a, b), share)]

@@ -1,4 +1,4 @@
-"""The interface of Python: `compare` and `label` for data in memory, readers for them, any `job`, and `Result`."""
+"""The interface of Python: `compare`, `score` and `label` for data in memory, readers, any `job`, and `Result`."""
 
 from erag_ray.api.calls import compare, job, label, score
 from erag_ray.api.readers import Causal, Function, Retriever, Served

@@ -1,1 +1,1 @@
-"""Starts a job from a command line: checks access, locks the output folder, turns errors into exit codes (`run`)."""
+"""Starts a job: from a command line, with exit codes (`run`); and in a locked folder, also from Python (`job`)."""

@@ -29,7 +29,7 @@ def run_job(kind: type[Config], main: Callable[[Config], int | None], descriptio
 
     Nothing heavy is imported before the command line and its config files are right.
 
-    Exit codes: 0; 2 for bad input, with one message and nothing sealed; 1 for another reason that the job knows, or a
+    Exit codes: 0; 2 for bad input, with one message; 1 for another reason that the job knows, or a
     disk or network that fails; another that ``main`` returns as its verdict; 130 after Ctrl-C and 143 after SIGTERM,
     where responses and sealed tables are kept.
     """

@@ -18,7 +18,7 @@ BUILT_IN = ("chat", "plain", "question_first", "t5")
 PROMPT_CHOICES = ", ".join((*BUILT_IN, "a YAML file (.yaml, .yml)")) + ", or keys"
 KEY = "reader.prompt"
 FIELDS = ("question", "passages")
-DOUBLE = "braces that are text are doubled, {{ and }}"
+ADVICE_ON_BRACES = "braces that are text are doubled, {{ and }}"
 PASSAGE_FIELDS = ("rank", "title", "text", "passage")
 
 
@@ -78,15 +78,15 @@ def check_fields(key: str, template: str, known: Collection[str], needs: Collect
     """Refuse braces that are not a field, and a template that lacks a field.
 
     Raises:
-        ValueError: there are such, or it does.
+        ValueError: a brace is no field of ``known``, or a field of ``needs`` is missing.
     """
     try:
         fields_in_template = {name for _, name in fields_of(template)} - {""}
     except ValueError as error:
-        raise ValueError(f"{key} must have braces in pairs: {error}; {DOUBLE}") from error
+        raise ValueError(f"{key} must have braces in pairs: {error}; {ADVICE_ON_BRACES}") from error
     fields = ", ".join(f"{{{one}}}" for one in known)
     for name in sorted(fields_in_template):
-        require(name in known, f"{key} must have no field but {fields}, got {{{name}}}; {DOUBLE}")
+        require(name in known, f"{key} must have no field but {fields}, got {{{name}}}; {ADVICE_ON_BRACES}")
     for name in needs:
         require(name in fields_in_template, f"{key} must contain {{{name}}}")
 

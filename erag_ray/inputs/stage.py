@@ -84,7 +84,7 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
         check_reader: returns the problems of the reader, for jobs that run models; this stage itself loads no model.
 
     Raises:
-        InputError: all problems of the config, the files and the reader; nothing is sealed or deleted then.
+        InputError: all problems of the config, the files and the reader, before anything is sealed; or of clusters.
     """
     config = config.with_retrieved()
     diagnostics = Diagnostics()

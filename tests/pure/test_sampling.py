@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from erag_ray.extras.sequential_test.design import (
-    IMPORTANCE,
+    RANK_WEIGHTS,
     importance,
     probabilities,
     random_numbers,
@@ -77,7 +77,7 @@ def test_importance_is_what_two_runs_differ_by() -> None:
     )
 
 
-@pytest.mark.parametrize("name", IMPORTANCE)
+@pytest.mark.parametrize("name", RANK_WEIGHTS)
 def test_a_difference_is_right_although_what_both_runs_hold_is_never_read(name: str) -> None:
     """Two lists of three of five documents; the third is in both, at other ranks. All samples, by their probability."""
     labels = np.array([1.0, 0, 1, 1, 0.5])
@@ -101,7 +101,7 @@ def test_a_difference_is_right_although_what_both_runs_hold_is_never_read(name: 
         ).from_labels[0]
         for is_read in drawn[shares > 0]
     ]
-    first, second = (labels[own] @ IMPORTANCE[name](3) for own in ([0, 1, 2], [2, 3, 4]))
+    first, second = (labels[own] @ RANK_WEIGHTS[name](3) for own in ([0, 1, 2], [2, 3, 4]))
     assert shares[shares > 0] @ estimates == pytest.approx(first - second, abs=1e-12)
 
 

@@ -98,7 +98,7 @@ def label_groups(
     queries: pl.DataFrame,
     settings: Settings,
 ) -> Iterator[LabelGroup]:
-    """The labels of each annotator, on the documents of all runs; arguments and errors as of `per_query`."""
+    """The labels of each annotator, on the documents of all runs; arguments and errors of `per_query_parts`."""
     cut = runs.filter(pl.col("rank") <= max(settings.depths))
     lists = cut.partition_by("run_id", as_dict=True, include_key=False)
     of_runs = {str(run_id): documents for (run_id,), documents in lists.items()}

@@ -47,7 +47,7 @@ def read_yaml(file: str, locations: Locations, key: str = "") -> Tree:
 
 
 def location_of(key: str, locations: Locations) -> str:
-    """Return the line of a key, of one below it, or of the nearest one above it; "" if no file sets it."""
+    """Return ``FILE:LINE: `` of a key, of one below it, or of the nearest one above it; "" if no file sets it."""
     for name, line in locations.items():
         if name == key or name.startswith(f"{key}."):
             return line

@@ -25,7 +25,7 @@ TOO_FEW = "fewer than 2 questions are judged both ways"
 NEVER_CHANGES = "no question's score changes"
 LIST = ("reader", "score", "run_id", "depth")
 SHUFFLE = 1 << 32
-"""Number of the order of a shuffled list: none of shapley's, which count from 0."""
+"""Number of the order of a shuffled list, for the draw: no order of Shapley's has it, which count from 0."""
 
 
 def order_lists(

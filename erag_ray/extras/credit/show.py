@@ -15,11 +15,11 @@ from erag_ray.extras.credit.agreement import CREDIT_AGREEMENT, CREDIT_SHARES, EF
 from erag_ray.extras.credit.orders import ORDER_EFFECTS
 
 LEAVE_ONE_OUT = "leave_one_out"
-LISTS_COLUMNS = (*names("run"), Column("documents", Format.COUNT), *names("credit"))
+LIST_COLUMNS = (*names("run"), Column("documents", Format.COUNT), *names("credit"))
 
 
 def show_agreement(view: View) -> Iterator[Table | Figure]:
-    """Yield how labels order the documents of a list by credit."""
+    """Yield how labels order the documents of a list by credit, by the job's first statistic."""
     chosen = view.rows(CREDIT_AGREEMENT).filter(slice="", over=LISTS)
     for statistic in chosen["statistic"].unique(maintain_order=True).head(1):
         rows = in_run_order(chosen.filter(statistic=statistic), view.runs)
@@ -27,7 +27,7 @@ def show_agreement(view: View) -> Iterator[Table | Figure]:
         yield _agreement_figure(view, rows, statistic)
         yield crosstab(
             rows.group_by("run_id", "depth", "credit", maintain_order=True),
-            LISTS_COLUMNS,
+            LIST_COLUMNS,
             "annotator",
             {name: Column(name) for name in annotators},
             functools.partial(estimate, name="agreement"),
@@ -57,7 +57,7 @@ def _agreement_figure(view: View, rows: pl.DataFrame, statistic: str) -> Figure:
 
 
 def show_shares(view: View) -> Iterator[Table]:
-    """Yield what becomes of eRAG's label in the list, over all questions and by slice."""
+    """Yield the shares of documents by label and credit (`EFFECTS`), over all questions and by slice."""
     of_slices = in_run_order(view.rows(CREDIT_SHARES), view.runs)
     for of_slice in of_slices["slice"].unique().sort():
         rows = of_slices.filter(slice=of_slice).drop_nulls("share")
@@ -100,7 +100,7 @@ def _share_table(view: View, rows: pl.DataFrame, of_slice: str) -> Table:
     by = [of_slice] if of_slice else []
     return crosstab(
         chosen.group_by("run_id", "depth", "credit", *["value" for _ in by], maintain_order=True),
-        (*LISTS_COLUMNS, *names(*by)),
+        (*LIST_COLUMNS, *names(*by)),
         "effect",
         {
             effect: Column(effect.replace("_", " "), Format.SHARE, meaning)

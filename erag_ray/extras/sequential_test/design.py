@@ -53,7 +53,7 @@ def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
     descending = np.sort(values[values > 0])[::-1]
     if budget >= len(descending):
         return (values > 0).astype(np.float64)
-    # with the first m certain, the rest share what is left; the first m for which no share is above 1
+    # m documents are certain (probability 1), the rest share what is left: the least m for which no other is above 1
     left = np.cumsum(descending[::-1])[::-1]
     scales = (budget - np.arange(len(descending))) / left
     scale = scales[np.argmax(scales * descending <= 1)]
@@ -64,7 +64,7 @@ def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
     """Return the weight of each document's label in the measure of each run's list: [num_pairs, num_runs].
 
     Args:
-        measure: a key of `IMPORTANCE`.
+        measure: a key of `RANK_WEIGHTS`.
         ranks: [num_pairs, num_runs], from 1; 0 where a run's list lacks the document.
         cutoff: the measure's; a document behind it weighs nothing.
 
@@ -74,7 +74,7 @@ def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
     positions = np.asarray(ranks, np.int64)
     if positions.ndim != 2 or (positions < 0).any() or cutoff < 1:
         raise ValueError("ranks must be [num_pairs, num_runs], at least 0, and the cutoff at least 1")
-    table = np.concatenate([[0.0], IMPORTANCE[measure](cutoff)])
+    table = np.concatenate([[0.0], RANK_WEIGHTS[measure](cutoff)])
     return np.asarray(table[np.where(positions <= cutoff, positions, 0)])
 
 
@@ -90,7 +90,7 @@ def importance(weights: Floats) -> Floats:
     return np.asarray(np.ptp(weights, axis=1))
 
 
-IMPORTANCE: dict[str, Callable[[int], Floats]] = {
+RANK_WEIGHTS: dict[str, Callable[[int], Floats]] = {
     "P": lambda cutoff: np.ones(cutoff) / cutoff,
     "DCG": lambda cutoff: 1 / np.log2(np.arange(1, cutoff + 1) + 1),
 }

@@ -45,7 +45,7 @@ def summary_lines(
 ) -> Iterator[str]:
     """Yield the verdict on a dataset, what was saved, and what the auxiliary label says by itself.
 
-    ``row`` is of the last look, ``runs`` are those to which no other is better.
+    ``row`` is of the last look, ``runs`` are those than which no other is known to be better.
     """
     measure = f"{config.measure}@{config.rank}"
     winner = runs[0] if len(runs) == 1 else None

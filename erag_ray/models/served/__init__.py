@@ -1,5 +1,5 @@
 """Models behind OpenAI-compatible servers.
 
-`model` renders requests and parses responses, `client` sends requests and classifies errors, `limits` bounds the
-number in flight, `handshake` detects what a server supports, `loop` runs coroutines from synchronous code.
+`model` renders requests and runs them, `client` sends requests and classifies errors (`bounded`: of a limited length),
+`answers` parses what comes back, `limits` bounds the number in flight, `handshake` detects what a server supports.
 """

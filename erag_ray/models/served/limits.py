@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-FIRST, LEAST = 20, 1
+FIRST_LIMIT, LEAST_LIMIT = 20, 1
 """The initial and the smallest number of requests in flight."""
-DOWN, UP = 0.8, 1.05
+LOWER_BY, RAISE_BY = 0.8, 1.05
 """Factors of the limit: after a 429, and after as many consecutive successes as the limit."""
 PAUSE_SECONDS = 15.0
 """The pause after a 429 without Retry-After."""
 MAX_PAUSE_SECONDS = 60.0
 """The longest pause that a server can ask for by Retry-After."""
 ROUND_SECONDS = 1.0
-"""Several 429s within this time lower the limit only once, since their requests were sent together."""
+"""Several 429s within this time, or the pause, lower the limit once, since their requests were sent together."""
 
 
 class AdaptiveLimit:
@@ -26,7 +26,7 @@ class AdaptiveLimit:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.limit = min(FIRST, most)
+        self.limit = min(FIRST_LIMIT, most)
         self._num_running, self._num_good = 0, 0
         self._resume_at, self._round_ends_at = 0.0, 0.0
         self._is_closed, self._is_idle = False, asyncio.Event()
@@ -85,7 +85,7 @@ class AdaptiveLimit:
     def count_good(self) -> None:
         self._num_good += 1
         if self._num_good >= self.limit and self.limit < self.most:
-            self.limit, self._num_good = min(self.most, math.ceil(self.limit * UP)), 0
+            self.limit, self._num_good = min(self.most, math.ceil(self.limit * RAISE_BY)), 0
 
     def count_failed(self) -> None:
         """Count a failure other than a 429, which restarts the count of successes."""
@@ -96,7 +96,7 @@ class AdaptiveLimit:
         now = time.monotonic()
         pause = PAUSE_SECONDS if retry_after is None else min(retry_after, MAX_PAUSE_SECONDS)
         if now >= self._round_ends_at:
-            self.limit = max(min(LEAST, self.most), int(self.limit * DOWN))
+            self.limit = max(min(LEAST_LIMIT, self.most), int(self.limit * LOWER_BY))
             self._round_ends_at = now + max(pause, ROUND_SECONDS)
         self._resume_at, self._num_good = max(self._resume_at, now + pause), 0
 
