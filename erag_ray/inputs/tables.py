@@ -181,12 +181,11 @@ def _note_pages(provenance: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Dia
     documents = provenance.drop_nulls("doc_id")
     pages = provenance.join(documents, on="query_id", how="anti", maintain_order="left")
     queries = pages["query_id"].unique(maintain_order=True)
-    if corpus.height and not corpus["page_id"].count():
-        text = "questions whose gold pages are not judged: no passage has a page_id"
-        diagnostics.warn_each(text, queries)
-    elif corpus.height and not corpus.join(pages, on="page_id", how="semi").height:
-        text = "questions whose gold pages are not among the pages of the passages: of no question are they"
-        diagnostics.warn_each(text, queries)
+    if corpus.height and not corpus.join(pages, on="page_id", how="semi").height:
+        why = "not judged: no passage has a page_id"
+        if corpus["page_id"].count():
+            why = "not among the pages of the passages: of no question are they"
+        diagnostics.warn_each(f"questions whose gold pages are {why}", queries)
 
 
 def gold_lists(

@@ -63,7 +63,8 @@ def _add(judged: dict[str, dict[str, int]], record: Record, query: str, document
         if identifier(record.values[column]) is None:
             return f"{column} is {shown(record.values[column])}; it must be an id"
     query_id, doc_id = (str(identifier(record.values[column])) for column in (query, document))
-    others = [name for name in record.values if name != grade and _names_of((name,))[2]]
+    spare = [name for name in record.values if name not in (query, document, grade)]
+    others = [name for name in spare if _names_of((name,))[2]]
     if any(record.values[name] != record.values[grade] for name in others):
         return f"several grades: {', '.join([grade, *others])}. Keep one column"
     score = str(record.values[grade])
