@@ -41,6 +41,8 @@ class Extension:
         score: job, inputs and finished requests -> sealed tables; runs where its key asks for it.
         analyses: its results (`analyses.contract.Analysis`), after those of the core.
         list_values: a table of values of documents in a list, shown on the page, and its column with their names.
+        estimates: `analyses.contract.Evaluation` -> its columns, with estimates for questions that the reader did not
+            answer; means and comparisons take these.
         finish: after the report.
     """
 
@@ -51,6 +53,7 @@ class Extension:
     score: Callable[[JobConfig, Inputs, Finished], None] = _nothing
     analyses: Sequence[Any] = ()
     list_values: tuple[TableSchema, str] | None = None
+    estimates: Callable[[Any], list[Any]] | None = None
     finish: Callable[[JobConfig], None] = _nothing
 
 

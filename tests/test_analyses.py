@@ -17,9 +17,8 @@ from report_texts import results_of
 from tiny import Tiny, write_tiny
 
 from erag_ray.analyses import every
-from erag_ray.analyses.auxiliary import predicted
 from erag_ray.analyses.cells import columns_of_cells
-from erag_ray.analyses.contract import Analysis, Evaluation, Results
+from erag_ray.analyses.contract import Analysis, Evaluation, Results, estimated
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.parts.shapes import parts_of, tables_of
@@ -75,7 +74,7 @@ def test_it_is_made_from_the_tables_and_settings_that_it_declares(finished: Tiny
     evaluation = Evaluation(config, prepare(config), tables)
     fields = {field.name for field in dataclasses.fields(Settings)}
     # the columns that several results share are made before; their settings are those of the draws
-    assert all(evaluation.once(one) for one in (predicted, columns_of_cells))
+    assert all(evaluation.once(one) for one in (estimated, columns_of_cells))
     whole = settings_of(config)
     evaluation.settings = Recorded(**{name: getattr(whole, name) for name in fields})
     tables.names.clear()
@@ -84,7 +83,7 @@ def test_it_is_made_from_the_tables_and_settings_that_it_declares(finished: Tiny
     with stage_progress(analysis.schema.name, show=False) as at:
         assert list(analysis.make(evaluation, at))
     assert tables.names <= {schema.name for schema in analysis.sources}
-    assert read & fields <= {*analysis.settings, "slices", *analysis.more_settings(config), "auxiliary"}
+    assert read & fields <= {*analysis.settings, "slices", *analysis.more_settings(config)}
 
 
 @pytest.mark.parametrize("analysis", ANALYSES, ids=lambda one: one.show.__module__)

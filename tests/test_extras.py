@@ -29,7 +29,11 @@ JOBS_OF = {
     "train": ["train"],
     "world": ["world"],
 }
-KEYS_OF = {"credit": ["--credits", "[leave_one_out]"], "track": ["--track", "mlflow"]}
+KEYS_OF = {
+    "auxiliary": ["--auxiliary", "provenance", "--reader_queries", "30"],
+    "credit": ["--credits", "[leave_one_out]"],
+    "track": ["--track", "mlflow"],
+}
 IMPORT_ALL = """
 import importlib, pkgutil
 import erag_ray

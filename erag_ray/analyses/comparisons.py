@@ -8,9 +8,8 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.answer import listed_and, needed_questions, not_compared, other_depths
-from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
 from erag_ray.analyses.columns import DatasetColumns
-from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
+from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, estimated, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
 from erag_ray.analyses.paired import (
     DIFFERENCE_FIELDS,
@@ -172,9 +171,8 @@ def _exchanged(rows: pl.DataFrame, is_reversed: pl.Expr) -> pl.DataFrame:
 ANALYSIS = Analysis(
     schema=COMPARISONS,
     sources=OF_COLUMNS,
-    settings=TESTED,
-    more_settings=auxiliary_setting,
-    make=per_dataset(comparisons, predicted),
+    settings=(*TESTED, "auxiliary"),
+    make=per_dataset(comparisons, estimated),
     show=show,
     show_all=show_all,
 )

@@ -19,6 +19,7 @@ from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import annotator_named, applicable_queries
 from erag_ray.config.job import JobConfig
+from erag_ray.extensions import requested
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.inputs.reader_sample import sampled_queries
 from erag_ray.store.folder import as_frame
@@ -161,6 +162,12 @@ def eligible_questions(
 
 columns_of: Callable[[Evaluation], list[DatasetColumns]] = operator.attrgetter("columns")
 """`Evaluation.columns`."""
+
+
+def estimated(evaluation: Evaluation) -> list[DatasetColumns]:
+    """Return the columns of every dataset, with the estimates of an extension if the job asks for one that has any."""
+    ways = [extension.estimates for extension in requested(evaluation.config) if extension.estimates]
+    return ways[0](evaluation) if ways else evaluation.columns
 
 
 def per_dataset(

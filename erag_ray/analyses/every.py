@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from erag_ray.analyses import (
     agreement,
-    auxiliary,
     best_depths,
     cell_comparisons,
     cell_shares,
@@ -30,7 +29,6 @@ from erag_ray.store.schemas import TABLES, TableSchema
 ANALYSES: tuple[Analysis, ...] = (
     values.ANALYSIS,
     means.ANALYSIS,
-    auxiliary.ANALYSIS,
     comparisons.OF_DIFFERENCES,
     comparisons.ANALYSIS,
     question_by_question.ANALYSIS,

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
 from erag_ray.analyses.columns import DatasetColumns, table_of
-from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, per_dataset
+from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, estimated, per_dataset
 from erag_ray.analyses.order import (
     MAX_RUNS,
     at_full_depth,
@@ -186,9 +185,8 @@ def show_all(results: Results) -> Iterator[Table]:
 ANALYSIS = Analysis(
     schema=MEANS,
     sources=OF_COLUMNS,
-    settings=RESAMPLED,
-    more_settings=auxiliary_setting,
-    make=per_dataset(means, predicted),
+    settings=(*RESAMPLED, "auxiliary"),
+    make=per_dataset(means, estimated),
     show=show,
     show_all=show_all,
 )

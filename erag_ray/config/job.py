@@ -150,7 +150,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     """The reader answers a random sample of this many questions of each dataset, the same for every run (null: all).
     Annotators that do not ask the reader (contains_answer_dpr, provenance, llm_relevance) label all questions."""
 
-    auxiliary: Text | None = None
+    auxiliary: Text | None = field(default=None, metadata={NEEDS_EXTENSION: True})
     """With reader_queries: the annotator, one of annotators, whose labels of all questions narrow the intervals of
     means and comparisons. Estimates stay unbiased if its labels are wrong. It must not ask the reader (null: none)."""
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.auxiliary import AUXILIARY_MEANS
 from erag_ray.analyses.contract import Analysis, Results, View
 from erag_ray.analyses.every import ANALYSES
 from erag_ray.analyses.parts.model import Figure, Table
@@ -15,11 +14,7 @@ from erag_ray.analyses.repeats import REPEAT_SPREADS
 from erag_ray.analyses.standing import Standing
 from erag_ray.report.build import views_of
 
-RESULTS = tuple(
-    one.schema
-    for one in ANALYSES
-    if one.make and one.schema and one.schema not in (AUXILIARY_MEANS, REPEAT_SPREADS)
-)
+RESULTS = tuple(one.schema for one in ANALYSES if one.make and one.schema and one.schema != REPEAT_SPREADS)
 """Tables that are always made of labels and utility."""
 
 

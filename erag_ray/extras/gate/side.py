@@ -8,10 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.auxiliary import OF_LISTS
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.means import MEANS
-from erag_ray.analyses.settings import ANY
+from erag_ray.analyses.settings import ANY, OF_LISTS
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.store.schemas import CORPUS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema

@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import rich.console
 
-from erag_ray.analyses.auxiliary import estimate_all
 from erag_ray.analyses.columns import in_clusters
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.config.job import MIN_READER_QUERIES
@@ -15,7 +14,7 @@ from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
 from erag_ray.extras.gate.side import Side, load_side
-from erag_ray.measures.agreement import by_cluster, paired_differences
+from erag_ray.measures.agreement import by_cluster, estimate_all, paired_differences
 from erag_ray.report.console import print_report
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CLUSTERS

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.analyses.auxiliary import estimate_all
 from erag_ray.analyses.columns import table_of, with_first
 from erag_ray.analyses.contract import Evaluation
 from erag_ray.analyses.settings import Floats, Settings
@@ -23,6 +22,7 @@ from erag_ray.measures.agreement import (
     TIE_DIGITS,
     Interval,
     Weights,
+    estimate_all,
     mean_intervals,
     percentiles,
     resample_weights,

@@ -110,6 +110,28 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
     )
 
 
+def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
+    """Estimate a value for every question from those of a sample of them.
+
+    Args:
+        column: [num_queries], NaN where the reader was not asked (not where it failed); at least one value.
+        predictor: [num_queries], the auxiliary value of every question, finite.
+    """
+    count, is_read = len(column), np.isfinite(column)
+    read = column[is_read]
+    sample = LabelSample(
+        questions=np.arange(count),
+        weights=np.ones(count),
+        probabilities=np.full(count, is_read.mean()),
+        is_read=is_read,
+        labels=np.where(is_read, column, 0.0),
+        auxiliary=predictor,
+        # gains and differences may be below 0, and a user's measure may be above 1
+        bounds=(min(0.0, float(read.min())), max(1.0, float(read.max()))),
+    )
+    return powered_values(sample, count)
+
+
 def _check(sample: LabelSample) -> None:
     columns = [column for column in vars(sample).values() if column is not sample.bounds]
     if len({len(column) for column in columns}) != 1:

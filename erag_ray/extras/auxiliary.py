@@ -15,16 +15,25 @@ import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import DatasetColumns, table_of
-from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Evaluation, View, per_dataset
+from erag_ray.analyses.contract import (
+    OF_COLUMNS,
+    RESAMPLED,
+    Analysis,
+    Evaluation,
+    View,
+    estimated,
+    per_dataset,
+)
 from erag_ray.analyses.order import measure_name
 from erag_ray.analyses.parts.formats import number
 from erag_ray.analyses.parts.model import Finding, Part, Table, Value
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
-from erag_ray.analyses.settings import ANY, Floats, Settings
+from erag_ray.analyses.settings import ANY, OF_LISTS, Floats, Settings
 from erag_ray.analyses.standing import Standing
-from erag_ray.config.job import MIN_READER_QUERIES, JobConfig
+from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
-from erag_ray.measures.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
+from erag_ray.extensions import Extension
+from erag_ray.measures.agreement import PoweredValues, estimate_all, mean_intervals
 from erag_ray.store.schemas import table_schema
 
 AUXILIARY_MEANS = table_schema(
@@ -34,46 +43,23 @@ AUXILIARY_MEANS = table_schema(
 )
 Name = Mapping[str, object]
 Row = tuple[object, ...]
-OF_LISTS = ("P", "Success")
-"""Measures of the auxiliary label that predict values without a counterpart, such as utility: the first there is."""
-
-
-def auxiliary_setting(config: JobConfig) -> Mapping[str, object]:
-    """Return the auxiliary label as a setting, if a job has one: of tables that are made of `predicted` columns."""
-    return {"auxiliary": config.auxiliary} if config.auxiliary else {}
 
 
 def predicted(evaluation: Evaluation) -> list[DatasetColumns]:
-    """Return the columns of every dataset, with the estimates of an auxiliary label if the job has one."""
-    auxiliary = evaluation.settings.auxiliary
-    if auxiliary is None:
-        return evaluation.columns
-    eligible = {name: frame["query_id"] for name, frame in evaluation.eligible.items()}
-    eligible[END_TO_END] = evaluation.utility["query_id"].unique()
-    return [
-        with_estimates(dataset, auxiliary, evaluation.applicable, eligible) for dataset in evaluation.columns
-    ]
+    """Return the columns of every dataset, with the estimates of a job's auxiliary label."""
+    return [replace(dataset, estimates=_estimates(dataset, evaluation)) for dataset in evaluation.columns]
 
 
-def with_estimates(
-    dataset: DatasetColumns,
-    auxiliary: str,
-    applicable: Mapping[str, pl.Series],
-    eligible: Mapping[str, pl.Series],
-) -> DatasetColumns:
-    """Return a dataset with ``estimates`` of its columns of values that only a sample of the questions has.
+def _estimates(dataset: DatasetColumns, evaluation: Evaluation) -> dict[int, PoweredValues]:
+    """Return estimates of the columns of values that only a sample of a dataset's questions has, by their index.
 
-    Args:
-        dataset: its columns.
-        auxiliary: the annotator of the auxiliary labels.
-        applicable: annotator -> the query_ids to which it applies; no others get an estimate of its values.
-        eligible: annotator (or `END_TO_END`) -> the query_ids that it was asked about; one of these without a value was
-            not judged, and gets no estimate.
+    None are for questions to which the annotator does not apply, or about which it was asked without giving a value.
     """
+    auxiliary = evaluation.settings.auxiliary
     known = {_key(name): column for name, column in dataset.columns if name["annotator"] == auxiliary}
-    is_eligible, applies = (
-        {name: dataset.has(ids) for name, ids in of.items()} for of in (eligible, applicable)
-    )
+    applies = {name: dataset.has(ids) for name, ids in evaluation.applicable.items()}
+    is_eligible = {name: dataset.has(frame["query_id"]) for name, frame in evaluation.eligible.items()}
+    is_eligible[END_TO_END] = dataset.has(evaluation.utility["query_id"].unique())
     estimates = {}
     for index, (name, column) in enumerate(dataset.columns):
         predictor, annotator = _predictor(name, known), str(name["annotator"])
@@ -82,19 +68,18 @@ def with_estimates(
         has_value = np.isfinite(column)
         is_counted = has_value | (applies.get(annotator, True) & ~is_eligible[annotator])
         if MIN_READER_QUERIES <= has_value.sum() < is_counted.sum():
-            estimated = estimate_all(column[is_counted], predictor[is_counted])
+            of_counted = estimate_all(column[is_counted], predictor[is_counted])
             values = np.full(len(column), np.nan)
-            values[is_counted] = estimated.values
-            estimates[index] = replace(estimated, values=values)
-    return replace(dataset, estimates=estimates)
+            values[is_counted] = of_counted.values
+            estimates[index] = replace(of_counted, values=values)
+    return estimates
 
 
 def _predictor(name: Name, known: Mapping[Row, Floats]) -> Floats | None:
     """Return the auxiliary column that predicts a column by the reader; None if there is none, or it varies nowhere."""
     if not name["reader"] or name["run_id"] in REFERENCES:
         return None
-    others = ({"measure": measure, "ideal": ANY} for measure in OF_LISTS)
-    for change in ({}, *others):
+    for change in ({}, *({"measure": measure, "ideal": ANY} for measure in OF_LISTS)):
         column = known.get(_key({**name, **change}))
         if column is not None and np.isfinite(column).any():
             return np.where(np.isfinite(column), column, np.nanmean(column))
@@ -105,32 +90,10 @@ def _key(name: Name) -> Row:
     return tuple(name[part] for part in ("run_id", "depth", "measure", "cutoff", "ideal"))
 
 
-def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
-    """Estimate a value for every question from those of a sample of them.
-
-    Args:
-        column: [num_queries], NaN where the reader was not asked (not where it failed); at least one value.
-        predictor: [num_queries], the auxiliary value of every question, finite.
-    """
-    count, is_read = len(column), np.isfinite(column)
-    read = column[is_read]
-    sample = LabelSample(
-        questions=np.arange(count),
-        weights=np.ones(count),
-        probabilities=np.full(count, is_read.mean()),
-        is_read=is_read,
-        labels=np.where(is_read, column, 0.0),
-        auxiliary=predictor,
-        # gains and differences may be below 0, and a user's measure may be above 1
-        bounds=(min(0.0, float(read.min())), max(1.0, float(read.max()))),
-    )
-    return powered_values(sample, count)
-
-
 def _notes(evaluation: Evaluation) -> Iterator[str]:
     """Yield why nothing, or no end-to-end score, is predicted for a dataset."""
     auxiliary = evaluation.settings.auxiliary
-    for dataset in evaluation.once(predicted):
+    for dataset in evaluation.once(estimated):
         of_annotators = {dataset.columns[index][0]["annotator"] for index in dataset.estimates}
         known = [
             name
@@ -230,11 +193,12 @@ def _what_it_adds(rows: pl.DataFrame, standing: Standing | None) -> Iterator[Fin
 ANALYSIS = Analysis(
     schema=AUXILIARY_MEANS,
     sources=OF_COLUMNS,
-    settings=RESAMPLED,
-    more_settings=auxiliary_setting,
+    settings=(*RESAMPLED, "auxiliary"),
     is_wanted=lambda config: bool(config.auxiliary),
-    make=per_dataset(auxiliary_means, predicted),
+    make=per_dataset(auxiliary_means, estimated),
     notes=_notes,
     is_optional=True,
     show=show,
+    group="Means with an auxiliary label",
 )
+EXTENSION = Extension(name="auxiliary", estimates=predicted, analyses=(ANALYSIS,))
