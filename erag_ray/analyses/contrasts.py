@@ -187,27 +187,27 @@ def _oriented(row: Mapping[str, Any]) -> float:
 
 
 def _ordered(rows: Sequence[Mapping[str, Any]], head: str, contrasts: pl.DataFrame, alpha: float) -> str:
-    """Format agreements, highest first, each with what is known of it against the one before (Holm)."""
-    neighbours = list(itertools.pairwise(rows))
-    advantages = [_how_much_better(*pair, contrasts) for pair in neighbours]
+    """Format agreements, highest first, each with what is known of it against the first (Holm)."""
+    first, others = rows[0], rows[1:]
+    advantages = [_how_much_better(first, row, contrasts) for row in others]
     p_values = holm(np.array([p for _, p in advantages]))
-    name = "eRAG" if rows[0]["annotator"] == "erag" else rows[0]["annotator"]
-    best = " best" if neighbours else ""
-    parts = [f"{name}'s label predicts the answers{best} {head} {_agreement(rows[0])}"]
-    for (row, following), (difference, _), p in zip(neighbours, advantages, p_values, strict=True):
-        is_equal = round(_oriented(row) - _oriented(following), 10) == 0
+    name = "eRAG" if first["annotator"] == "erag" else first["annotator"]
+    best = " best" if others else ""
+    parts = [f"{name}'s label predicts the answers{best} {head} {_agreement(first)}"]
+    for row, (difference, _), p in zip(others, advantages, p_values, strict=True):
+        is_equal = round(_oriented(first) - _oriented(row), 10) == 0
         known = "worse" if difference > 0 else "better on the questions that both label"
         known = f"significantly {known}" if p <= alpha else "as good" if is_equal else "not settled"
-        parts.append(f"then {following['annotator']} {_agreement(following)} ({known})")
+        parts.append(f"then {row['annotator']} {_agreement(row)} ({known})")
     return "; ".join(parts)
 
 
 def _how_much_better(
-    row: Mapping[str, Any], following: Mapping[str, Any], contrasts: pl.DataFrame
+    row: Mapping[str, Any], other: Mapping[str, Any], contrasts: pl.DataFrame
 ) -> tuple[float, float]:
-    """Return how much better the first agrees, on the questions that both label, and the p-value; NaN if unknown."""
+    """Return how much better the first agrees than the other where both label, and the p-value; NaN if unknown."""
     keys = ("run_id", "depth", "cutoff", "measure", "ideal", "statistic")
-    annotators = [row["annotator"], following["annotator"]]
+    annotators = [row["annotator"], other["annotator"]]
     of_pair = contrasts.filter(
         *(pl.col(key) == row[key] for key in keys),
         pl.col("annotator_a").is_in(annotators),
