@@ -91,9 +91,11 @@ def read_trec(file: RunFile) -> pl.DataFrame:
     text = "{path}:{line}: score {score_text!r} is not a finite number"
     kind = f"scores that are no numbers in {file.path}"
     diagnostics.error_rows(kind, table.filter(~good), text, path=file.path)
-    claimed = table.filter(good)
-    ranked = in_trec_order(claimed.with_columns(claimed_rank="rank"), file.precision)
-    if not report_rising(file, ranked.with_columns(rank="claimed_rank"), BY_RANK_COLUMN):
+    ranked = in_trec_order(table.filter(good).with_columns(claimed_rank="rank"), file.precision)
+    # a rank that is the same in the whole list is no order: the lines are
+    is_order = pl.col("claimed_rank").n_unique().over("query_id") > 1
+    order = pl.when(is_order).then("claimed_rank").otherwise(pl.col("line").rank().over("query_id"))
+    if not report_rising(file, ranked.with_columns(rank=order), BY_RANK_COLUMN):
         # equal ranks do not contradict the scores
         contradicts = pl.col("claimed_rank").diff().over("query_id") < 0
         differing = ranked.filter(contradicts)["query_id"].unique(maintain_order=True)

@@ -14,7 +14,7 @@ NUM_SHOWN = 3
 FROM_END = "The highest score is the best, so these lists would be read from their end"
 BY_RANK_COLUMN = (
     f"{FROM_END}. Write scores that fall with the rank, such as minus the rank or minus the distance; if the scores "
-    "are right, write 0 for every rank."
+    "are right, sort the lines of each list by falling score, and write 0 for every rank."
 )
 BY_ROW = (
     f"{FROM_END}. Write scores that fall from row to row, such as minus the distance, or a column rank; if the scores "
