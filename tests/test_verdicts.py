@@ -6,6 +6,7 @@ import gzip
 import json
 import pathlib
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ import erag_ray as er
 from erag_ray.extras.verdicts.agreement import (
     PEOPLE,
     PEOPLE_MEANS,
+    _corrected,
     alpha,
     kappa,
     pair_counts,
     verdict_sums,
     with_interval,
 )
-from erag_ray.extras.verdicts.stage import check
+from erag_ray.extras.verdicts.stage import check, make_verdicts
 from erag_ray.measures.agreement import resample_weights
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
@@ -49,12 +51,7 @@ def test_intervals_draw_questions() -> None:
     questions = np.unique(questions, return_inverse=True)[1]
     weights = resample_weights(int(questions.max()) + 1, 300, 3)
     value, low, high = with_interval(kappa, pair_counts(items), questions, weights, 0.9)
-    drawn = []
-    for draw in weights:
-        chosen = [
-            item for item, question in zip(items, questions, strict=True) for _ in range(draw[question])
-        ]
-        drawn.append(naive_kappa(np.array(chosen)))
+    drawn = [naive_kappa(items.repeat(draw[questions], axis=0)) for draw in weights]
     assert value == CLOSE(naive_kappa(items))
     assert (low, high) == CLOSE(tuple(np.quantile(drawn, [0.05, 0.95])))
 
@@ -178,7 +175,8 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
     assert (erag[0]["num_items"], erag[0]["num_both"], erag[0]["num_only_people"]) == (2, 1, 1)
     assert erag[0]["value"] == 0.0
     notes = store.manifest(PEOPLE)["config"]["notes"]
-    assert notes == ["verdicts: 2 of 14 are on outputs or documents that the job does not have, and not used"]
+    unused = "verdicts: 2 of 14 are on outputs or documents that the job does not have, and not used"
+    assert notes == [f"{unused} (such as query 'q1', document 'd77')"]
     means = {(row["run_id"], row["depth"]): row for row in store.read(PEOPLE_MEANS).to_dicts()}
     assert {*means} == {("good", 3), ("bad", 3)}
     # too few verdicts for a prediction: the sum of those that there are, by their share
@@ -192,20 +190,12 @@ def test_verdicts_that_are_all_the_same_have_a_reason(compared: Tiny, no_reader:
     records = [{"query_id": "q2", "run": run, "verdict": True} for run in ("good", "bad")]
     tiny = judged(compared, records)
     compare(tiny)
-    row = (
-        TableStore(tiny.config.out)
-        .read(PEOPLE)
-        .filter(about="outputs", rater="exact_match", run_id="")
-        .to_dicts()[0]
-    )
+    rows = TableStore(tiny.config.out).read(PEOPLE)
+    row = rows.filter(about="outputs", rater="exact_match", run_id="").to_dicts()[0]
     assert (row["value"], row["reason"]) == (None, "all verdicts are the same")
 
 
 def test_corrected_means_are_those_of_people() -> None:
-    from types import SimpleNamespace
-
-    from erag_ray.extras.verdicts.agreement import _corrected
-
     generator = np.random.default_rng(1)
     people = (generator.random(2000) < 0.7).astype(float)
     score = np.where(generator.random(2000) < 0.7, people, 0.0)
@@ -213,14 +203,17 @@ def test_corrected_means_are_those_of_people() -> None:
     corrected, inside = [], 0
     for _ in range(40):
         is_judged = generator.random(2000) < 0.2
-        verdict = [
-            one if seen else None for one, seen in zip(people.tolist(), is_judged.tolist(), strict=True)
-        ]
-        columns = {"query_id": list(map(str, range(2000))), "value": score, "verdict": verdict}
-        rows = pl.DataFrame(columns, schema_overrides={"verdict": pl.Float64})
+        columns = {"query_id": list(map(str, range(2000))), "value": score, "verdict": people}
+        rows = pl.DataFrame(columns).with_columns(
+            pl.when(pl.Series(is_judged)).then("verdict").alias("verdict")
+        )
         row: Any = _corrected(settings, rows)  # type: ignore[arg-type]
         corrected.append(row["corrected"])
         inside += row["low"] <= people.mean() <= row["high"]
+    # resamples with both of two verdicts twice: a share of 2
+    two = rows.with_columns(verdict=pl.Series([1.0, 1.0, *[None] * 1998]))
+    row = _corrected(settings, two)  # type: ignore[arg-type]
+    assert (row["corrected"], row["low"], row["high"]) == (1.0, 0.0, 1.0)
     assert score.mean() < 0.55
     assert np.mean(corrected) == CLOSE(people.mean(), abs=0.01)
     assert inside >= 34
@@ -250,3 +243,11 @@ def test_what_is_wrong_with_verdicts_is_named(
         check(judged(tiny, records).config)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_verdicts_numbered_from_0_for_questions_from_1_are_refused(tiny: Tiny) -> None:
+    records = [{"query_id": str(number), "run": "a", "verdict": 1} for number in (0, 1)]
+    queries = pl.DataFrame({"query_id": ["1", "2"]})
+    job = SimpleNamespace(config=judged(tiny, records).config, inputs=SimpleNamespace(queries=queries))
+    with pytest.raises(InputError, match="verdicts: the file is of questions numbered from 0, but the quest"):
+        list(make_verdicts(job, None))  # type: ignore[arg-type]

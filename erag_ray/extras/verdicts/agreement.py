@@ -141,7 +141,7 @@ def judged_items(evaluation: Evaluation) -> pl.DataFrame:
         verdicts.with_columns(depth=depth, given="depth")
         .filter(pl.col("given") == pl.col("given").max().over(*item, "depth"))
         .group_by("query_id", "run_id", "depth", "doc_id", maintain_order=True)
-        .agg("rater", "verdict", accepted=pl.col("verdict").sum(), number=pl.len())
+        .agg("rater", "verdict", accepted=pl.sum("verdict"), number=pl.len(), share=pl.mean("verdict"))
     )
 
 
@@ -152,20 +152,22 @@ def judged_outputs(evaluation: Evaluation) -> pl.DataFrame:
     scored = evaluation.utility.join(outputs, on=[*on, "reader"], how="inner", maintain_order="left")
     items = evaluation.once(judged_items).filter(pl.col("run_id") != "").drop("doc_id")
     queries = evaluation.inputs.queries.select("query_id", "dataset", "answers")
-    return items.join(scored, on=on, maintain_order="left").join(
-        queries, on="query_id", maintain_order="left"
-    )
+    judged = items.join(scored, on=on, maintain_order="left")
+    return judged.join(queries, on="query_id", maintain_order="left")
 
 
 def unused_notes(evaluation: Evaluation) -> Iterator[str]:
-    """Yield how many verdicts are on outputs or documents that the job does not have."""
-    items = evaluation.once(judged_items)
-    outputs, labels = evaluation.once(judged_outputs), evaluation.labels.select("query_id", "doc_id").unique()
-    of_documents = items.filter(run_id="").join(labels, on=["query_id", "doc_id"], how="semi").height
-    num_used = outputs.select("run_id", "query_id", "depth").unique().height + of_documents
-    if num_used < items.height:
-        counts = f"{items.height - num_used:,} of {items.height:,}"
-        yield f"verdicts: {counts} are on outputs or documents that the job does not have, and not used"
+    """Yield how many verdicts are on outputs or documents that the job does not have, and the first of these."""
+    items, on = evaluation.once(judged_items), ["run_id", "query_id", "depth"]
+    others = items.join(evaluation.once(judged_outputs), on=on, how="anti", maintain_order="left")
+    unused = others.join(evaluation.labels, on=["query_id", "doc_id"], how="anti", maintain_order="left")
+    for query_id, run_id, depth, doc_id in unused.head(1).select("query_id", *on[::2], "doc_id").iter_rows():
+        of_run = f"run {run_id!r} with {depth} documents" if depth else f"run {run_id!r}"
+        first = f"document {doc_id!r}" if doc_id else of_run
+        counts = (
+            f"{unused.height:,} of {items.height:,} are on outputs or documents that the job does not have"
+        )
+        yield f"verdicts: {counts}, and not used (such as query {query_id!r}, {first})"
 
 
 def make_people(evaluation: Evaluation, _: StageProgress) -> Iterator[pl.DataFrame]:
@@ -209,11 +211,9 @@ def _of_documents(evaluation: Evaluation) -> Iterator[Row]:
 def _with_people(evaluation: Evaluation, names: dict[str, Any], items: pl.DataFrame) -> Iterator[Row]:
     """Yield the agreement of a rater with people, of all runs and of each; items have a rating, which may be null."""
     least = ACCEPTS if evaluation.settings.threshold is None else evaluation.settings.threshold
-    share = pl.col("accepted") / pl.col("number")
-    people = pl.when(share != 0.5).then(share > 0.5)
-    rated = items.with_columns(accepts=pl.col("rating") >= least, people=people).drop_nulls(
-        ["accepts", "people"]
-    )
+    people = pl.when(pl.col("share") != 0.5).then(pl.col("share") > 0.5)
+    rated = items.with_columns(accepts=pl.col("rating") >= least, people=people)
+    rated = rated.drop_nulls(["accepts", "people"])
     parts = {"": rated, **{str(run): part for (run,), part in rated.group_by("run_id", maintain_order=True)}}
     for run, part in parts.items():
         counts = pair_counts(part.select("accepts", "people").to_numpy().reshape(-1, 2).astype(np.bool_))
@@ -263,9 +263,8 @@ def _weights(settings: Settings, query_ids: pl.Series) -> Weights:
 def make_means(evaluation: Evaluation, _: StageProgress) -> Iterable[pl.DataFrame]:
     """Yield PEOPLE_MEANS of each run: the score of all outputs predicts the verdicts of those without one."""
     queries = evaluation.inputs.queries.select("query_id", "dataset")
-    share = pl.col("accepted") / pl.col("number")
-    verdicts = evaluation.once(judged_outputs).select("run_id", "query_id", "depth", verdict=share)
     on = ["run_id", "query_id", "depth"]
+    verdicts = evaluation.once(judged_outputs).select(*on, verdict="share")
     scored = evaluation.utility.drop_nulls("value").join(queries, on="query_id", maintain_order="left")
     joined = scored.join(verdicts, on=on, how="left", maintain_order="left")
     key = ["dataset", "reader", "score", "run_id", "depth"]
@@ -283,10 +282,11 @@ def _corrected(settings: Settings, rows: pl.DataFrame) -> Row:
     estimates = estimate_all(verdicts, rows["value"].to_numpy()).values
     weights = _weights(settings, rows["query_id"])
     [interval] = mean_intervals(estimates[:, None], weights, settings.confidence)
+    within = (None if end is None else min(max(end, 0.0), 1.0) for end in interval)
     return {
         "judged": rows["verdict"].mean(),
         "mean": math.fsum(rows["value"]) / rows.height,
-        **dict(zip(("corrected", "low", "high"), interval, strict=True)),
+        **dict(zip(("corrected", "low", "high"), within, strict=True)),
         "num_queries": rows.height,
         "num_judged": rows["verdict"].count(),
     }
