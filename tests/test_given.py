@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -220,15 +221,36 @@ def test_unused_outputs_are_counted(tiny: Tiny) -> None:
     assert inputs.given.height == 1
     notes = "\n".join(inputs.notes)
     assert "outputs: questions outside the sample, whose outputs are not used: 1 (elsewhere)" in notes
-    assert (
-        "outputs: documents that are in no list of their question, whose outputs are not used: 1 (q1: d9)"
-        in notes
-    )
+    assert "documents that are in no list of their question, whose outputs are not used: 1 (q1: d9)" in notes
 
 
-def test_outputs_with_thinking_are_noted(tiny: Tiny) -> None:
-    notes = prepare(with_outputs(tiny, [{**FIRST, "output": "<think>\na\n</think>\nb"}]).config).notes
-    assert any("thinking or control tokens, which are scored as they are" in note for note in notes)
+ERRORS = (
+    "Error: 429",
+    "a.B: Rate limit exceeded",
+    "Request timed out.",
+    "content_filter",
+    "<html>502",
+    "X.E_Error: 1",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        ("with thinking, tags or control tokens", ["<think>\na\n</think>\nb", "<answer>Ann</answer>"]),
+        ("that look like errors of a server (write null for a missing output)", ERRORS),
+        (r"in \boxed{}", [r"It is $\boxed{Ann}$."]),
+        ("that are JSON objects", ['{"answer":"Ann"}', '```json\n{"answer": "Ann"}\n```']),
+        ("with citation marks at a word (Paris[1])", ["Ann.[1][2]", "Ann[^1]"]),
+        ("", ["a comedy of errors, Ann [1]", "Terror", "Room 404 {Ann}, the gateway"]),
+    ],
+)
+def test_outputs_that_scores_seldom_accept_are_noted(tiny: Tiny, name: str, outputs: Sequence[str]) -> None:
+    records = [{**FIRST, "query_id": f"q{number}", "output": text} for number, text in enumerate(outputs, 1)]
+    notes = prepare(with_outputs(tiny, records).config).notes
+    noted = [note.rpartition(" (q1")[0] for note in notes if "which are scored as they are" in note]
+    text = f"outputs {name}, which are scored as they are, of queries: {len(outputs)}"
+    assert noted == [text] * bool(name)
 
 
 def test_a_table_of_lists_and_documents_has_empty_cells(tiny: Tiny) -> None:

@@ -15,6 +15,21 @@ from erag_ray.measures.scores import has_word, normalize_answer
 from erag_ray.models import answer_in
 from erag_ray.store.schemas import GIVEN, GOLD
 
+ODD_OUTPUTS = {
+    "that look like errors of a server (write null for a missing output)": (
+        r"(?i)^\W*(?:(?:error|(?-i:[\w.]*\w(?:Error|Exception)))(?:[:(]|\W*$)|<(?:!doctype )?html)"
+        r"|^.{0,80}(?:too many requests|bad gateway|gateway time-?out|internal server error|service unavailable"
+        r"|(?:http|error|status)(?: code)?[: ]+[45]\d\d\b|\b(?:request|connection|read) timed out"
+        r"|rate.?limit.?(?:error|exceeded|reached)|connection (?:error|refused|reset)|exceeded your current quota"
+        r"|server (?:had|encountered) an error|maximum context length|(?:context_length|quota)_exceeded"
+        r"|insufficient_quota|content_filter|content_policy|invalid_(?:request|api_key))"
+    ),
+    r"in \boxed{}": r"\\boxed\s*\{",
+    "that are JSON objects": r'(?s)^\s*(?:```(?:json)?)?\s*\{\s*".*\}\s*(?:```)?\s*$',
+    "with citation marks at a word (Paris[1])": r"[\w.,]\[\^?\d+\]",
+}
+"""Which outputs the scores seldom accept, whatever they say -> pattern of them."""
+
 
 def check_inputs(
     queries: pl.DataFrame,
@@ -106,9 +121,11 @@ def used_outputs(
         diagnostics: receives an error if no output is of one of the questions, and warnings about those not used.
     """
     used = given.join(queries, on="query_id", how="semi", maintain_order="left")
-    raw = used.filter(pl.col("output").map_elements(lambda text: bool(answer_in(text).notes), pl.Boolean))
-    text = "outputs with thinking or control tokens, which are scored as they are, of queries"
-    diagnostics.warn_each(text, raw["query_id"].unique(maintain_order=True))
+    is_raw = {name: pl.col("output").str.contains(pattern) for name, pattern in ODD_OUTPUTS.items()}
+    differs = pl.col("output").map_elements(lambda text: answer_in(text).text != text.strip(), pl.Boolean)
+    for name, is_odd in {"with thinking, tags or control tokens": differs, **is_raw}.items():
+        text = f"outputs {name}, which are scored as they are, of queries"
+        diagnostics.warn_each(text, used.filter(is_odd)["query_id"].unique(maintain_order=True))
     if paths and given.is_empty() and not diagnostics.num_errors:
         diagnostics.error("no outputs", f"outputs: there is none in {', '.join(paths)}")
     if given.height and queries.height and not used.height:
