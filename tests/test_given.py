@@ -240,6 +240,7 @@ ERRORS = (
         ("with thinking, tags or control tokens", ["<think>\na\n</think>\nb", "<answer>Ann</answer>"]),
         ("that look like errors of a server (write null for a missing output)", ERRORS),
         (r"in \boxed{}", [r"It is $\boxed{Ann}$."]),
+        ("that look like an empty cell (nan, None)", ["nan", "None"]),
         ("that are JSON objects", ['{"answer":"Ann"}', '```json\n{"answer": "Ann"}\n```']),
         ("with citation marks at a word (Paris[1])", ["Ann.[1][2]", "Ann[^1]"]),
         ("", ["a comedy of errors, Ann [1]", "Terror", "Room 404 {Ann}, the gateway"]),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from erag_ray.data.datasets.answers import EMPTY_CELL
 from erag_ray.data.datasets.queries import LoadedQueries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import numbering_fault
@@ -24,6 +25,7 @@ ODD_OUTPUTS = {
         r"|server (?:had|encountered) an error|maximum context length|(?:context_length|quota)_exceeded"
         r"|insufficient_quota|content_filter|content_policy|invalid_(?:request|api_key))"
     ),
+    "that look like an empty cell (nan, None)": EMPTY_CELL,
     r"in \boxed{}": r"\\boxed\s*\{",
     "that are JSON objects": r'(?s)^\s*(?:```(?:json)?)?\s*\{\s*".*\}\s*(?:```)?\s*$',
     "with citation marks at a word (Paris[1])": r"[\w.,]\[\^?\d+\]",

@@ -68,6 +68,8 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
         ({"answer": "Ruhr", name: ["d1"]}, ["Ruhr"], f"gold passages, it seems, in the field {name}, which")
         for name in ("gold_doc_id", "gold_docs", "goldDocumentIds", "relevant_docs", "positive_ctxs")
     ),
+    *(({"answers": ["Ruhr", text]}, ["Ruhr", text], "such as nan or") for text in ("nan", "None", "N/A", "2020.0")),
+    ({"answers": ["none", "20.05", "Nan"]}, ["none", "20.05", "Nan"], ""),
     # only what is certain
     ({"answers": "{Ruhr, Lenne}"}, ["{Ruhr, Lenne}"], "answers that look like a list"),
     ({"answers": "<StringArray>\n['Ruhr']"}, ["<StringArray>\n['Ruhr']"], "answers that look"),

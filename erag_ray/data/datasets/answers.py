@@ -37,6 +37,8 @@ _LIST = re.compile(rf"[\[({{]\s*(?:(?:{_QUOTED.pattern})[\s,]*)*[\])}}]", re.DOT
 _NUMPY_TEXT = re.compile(rf"np\.str_\(({_QUOTED.pattern})\)", re.DOTALL)
 _PRINTED = re.compile(r"frozenset\(|<\w+Array>\s|shape: \(\d+,\)\s|\w*Index\(\[")
 """Beginnings of lists that a library has printed in a form that is not read."""
+EMPTY_CELL = r"^(?:nan|NaN|NaT|None|null|NULL|NA|N/A|n/a|#N/A|<NA>)$"
+"""Texts that pandas and spreadsheets write for a missing value; each may also be an answer."""
 READ_AS_LISTS = "answers that are a list written as text, read as a list, of queries"
 KEPT_AS_TEXTS = "answers that look like a list and are kept as one text, of queries"
 

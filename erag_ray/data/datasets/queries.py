@@ -5,6 +5,7 @@ Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `tas
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import polars as pl
 import xxhash
 
-from erag_ray.data.datasets.answers import unread_fields
+from erag_ray.data.datasets.answers import EMPTY_CELL, unread_fields
 from erag_ray.data.datasets.paths import Filters, SlicePaths, with_fields
 from erag_ray.data.datasets.qrels import Qrels, read_qrels
 from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, formats_of
@@ -268,6 +269,9 @@ class _Loading:
         for answer in question.answers:
             if not has_word(normalize_answer(answer)):
                 kind = "answers that normalise to nothing or to signs (found in no text), of queries"
+                self.diagnostics.warning(kind, question.query_id)
+            if re.search(rf"{EMPTY_CELL}|^\d+\.0$", answer):
+                kind = "answers such as nan or 2020.0, which pandas writes for no answer or 2020, read as texts, of queries"
                 self.diagnostics.warning(kind, question.query_id)
         if not question.text.strip() and known_name(name) != "triviaqa":
             record.fault("queries without a question", f"{label} has no question")
