@@ -193,6 +193,10 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
         ([{**FIRST, "seconds": "2"}], [":1", "seconds is '2'; it must be a number of at least 0"]),
         ([{**FIRST, "documents": "d1"}], [":1", "documents is 'd1'", "list"]),
         ([{**FIRST, "documents": ["d1", "d1"]}], [":1", "document 2", "more than once"]),
+        (
+            [{**FIRST, "documents": [{"id": d, "rank": d} for d in (2, 1)]}],
+            [":1", "rank 1 comes after rank 2"],
+        ),
         ([{**FIRST, "doc_ids": ["d1", "d2", "d3", "d4"]}], [":1", "4 documents", "cut to 3"]),
         ([{**FIRST, "run": "good", "documents": ["d1"]}], [":1", "run 'good'", "runs"]),
         (

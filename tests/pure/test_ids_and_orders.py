@@ -178,8 +178,8 @@ def test_rows_of_frames_are_documents_and_named_indexes_columns(tmp_path: pathli
     assert by_python(tmp_path, named) == ({"1": ["7", "8"]}, "")
     asked = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]}, index=pd.Index(["q7"], name="qid"))
     assert question_records(asked).records[0]["id"] == "q7"
-    texts = [{"qid": 1, "docno": 7, "score": "2"}]
-    assert "[0]: score is '2'; it must be a finite number" in by_python(tmp_path, texts)[1]
+    texts = [{"qid": 1, "docno": 7, "score": "high"}]
+    assert "[0]: score is 'high'; it must be a finite number" in by_python(tmp_path, texts)[1]
     assert "Give [(id, score), ...], best first" in by_python(tmp_path, {"q1": {"d1": 0.9}})[1]
 
 
@@ -241,6 +241,22 @@ def test_scores_that_rise_from_best_to_worst_are_refused_at_every_door(
         ids, errors = read(tmp_path, lists)
         assert errors == ""
         assert len(ids) == len(lists)
+
+
+@pytest.mark.parametrize("door", ["JSON Lines", "KILT", "mapping", "retriever"])
+def test_a_list_in_another_order_than_its_ranks_or_scores_as_texts_is_refused(
+    tmp_path: pathlib.Path, door: str
+) -> None:
+    ranked = [{**one, "rank": rank} for one, rank in zip(FALLING, (1, 3, 2, 4), strict=True)]
+    errors = ORDERED[door](tmp_path, {"q1": ranked})[1]
+    assert (
+        errors.count("rank 2 comes after rank 3. The order of a list is its rank: sort it by rank, or") == 1
+    )
+    assert ORDERED[door](tmp_path, {"q1": ranked[::2]}) == ({"q1": ["d0", "d2"]}, "")
+    texts = [{**one, "score": str(one["score"])} for one in RISING]
+    assert (
+        "scores rise with the rank in 2 of 2 lists" in ORDERED[door](tmp_path, {"q1": texts, "q2": texts})[1]
+    )
 
 
 def test_single_lists_that_rise_are_named(tmp_path: pathlib.Path) -> None:

@@ -271,7 +271,7 @@ class _Loading:
                 kind = "answers that normalise to nothing or to signs (found in no text), of queries"
                 self.diagnostics.warning(kind, question.query_id)
             if re.search(rf"{EMPTY_CELL}|^\d+\.0$", answer):
-                kind = "answers such as nan or 2020.0, which pandas writes for no answer or 2020, read as texts, of queries"
+                kind = "answers such as nan or 2020.0, which pandas writes for none or 2020, read as texts, of queries"
                 self.diagnostics.warning(kind, question.query_id)
         if not question.text.strip() and known_name(name) != "triviaqa":
             record.fault("queries without a question", f"{label} has no question")

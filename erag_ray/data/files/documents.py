@@ -49,6 +49,7 @@ class Document:
         score: of the retriever, finite; None if unknown. The order of the list is the rank.
         page_id: the page that it is a part of; None if unknown.
         id_key: where its id was found: ``doc_id``, ``_id``, ``metadata.doc_id``, ...
+        rank: that a mapping names; None if unknown.
     """
 
     doc_id: str | None = None
@@ -57,6 +58,7 @@ class Document:
     score: float | None = None
     page_id: str | None = None
     id_key: str = field(default="", compare=False)
+    rank: float | None = field(default=None, compare=False)
 
 
 def document_of(value: object, *, bare: str = "text") -> Document:
@@ -100,7 +102,7 @@ def _of_mapping(values: Mapping[Any, Any]) -> Document:
     page = values.get("page_id")
     if not is_missing(page) and identifier(page) is None:
         raise ValueError(f"page_id is {shown(page)}; {ID_FORM}")
-    return replace(document, page_id=identifier(page))
+    return replace(document, page_id=identifier(page), rank=finite(values.get("rank")))
 
 
 def unread_id(name: str) -> str:
@@ -182,13 +184,13 @@ def _stable(value: object) -> str | None:
 
 
 def finite(score: Any) -> float | None:
-    """Return the score as a finite float, else None: the list's order is the rank, scores are informative only."""
+    """Return the score as a finite float, also of a text, else None: scores are informative, the order is the rank."""
     score = scalar(score)
-    if isinstance(score, bool) or not isinstance(score, int | float):
+    if isinstance(score, bool) or not isinstance(score, int | float | str):
         return None
     try:
-        return float(score) if math.isfinite(score) else None
-    except OverflowError:
+        return number if math.isfinite(number := float(score)) else None
+    except (OverflowError, ValueError):
         return None
 
 
@@ -210,13 +212,15 @@ class ListIds:
     def __init__(self) -> None:
         self._unnamed: Counter[str] = Counter()
         self._keys: dict[str, str] = {}
+        self._rank = -math.inf
 
     def next(self, document: Document) -> str:
         """Return the id of the list's next document.
 
         Raises:
-            ValueError: the id is that of an earlier one.
+            ValueError: the id is that of an earlier one, or the rank is lower than that of an earlier one.
         """
+        self.check_rank(document.rank)
         doc_id = document.doc_id
         if doc_id is None:
             doc_id = text_id(document.title, document.text or "")
@@ -229,6 +233,13 @@ class ListIds:
             raise ValueError(f"document {doc_id!r} is in the list more than once{advice}")
         self._keys[doc_id] = document.id_key
         return doc_id
+
+    def check_rank(self, rank: float | None) -> None:
+        """Raise ValueError if a rank, of the list's next document, is lower than that of an earlier one."""
+        before, self._rank = self._rank, self._rank if rank is None else rank
+        if self._rank < before:
+            advice = "The order of a list is its rank: sort it by rank, or leave rank out"
+            raise ValueError(f"rank {rank:g} comes after rank {before:g}. {advice}")
 
 
 def text_id(title: str | None, text: str) -> str:

@@ -129,17 +129,13 @@ def _documents(
         record.fault("lists without documents", f"query {query_id!r} of run {name!r} has no documents")
     ids = ListIds()
     for rank, values in enumerate(record.objects("documents"), 1):
+        where = f"document {rank}"
         try:
             document = with_text(document_of(values))
+            where = f"run {name!r}, query {query_id!r}"
+            yield ids.next(document), document.title, str(document.text), document.score
         except ValueError as error:
-            record.fault("wrong documents", f"document {rank}: {error}")
-            continue
-        try:
-            doc_id = ids.next(document)
-        except ValueError as error:
-            record.fault("repeated documents", f"run {name!r}, query {query_id!r}: {error}")
-            continue
-        yield doc_id, document.title, str(document.text), document.score
+            record.fault("wrong documents", f"{where}: {error}")
 
 
 def format_of(path: str) -> str:

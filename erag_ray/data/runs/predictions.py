@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.documents import finite
+from erag_ray.data.files.documents import Document, ListIds, finite
 from erag_ray.data.files.ids import DOCUMENT_IDS, QUESTION_IDS, checked_id
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.squad import page_key
@@ -48,16 +48,16 @@ def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
         record.fault(
             "several lists", f"query {query_id!r} of run {name!r} has {len(filled)} provenance lists, not one"
         )
-    seen: set[str] = set()
+    ids = ListIds()
     for source in filled[0] if filled else ():
         entry = _entry(source, record)
-        if entry[0] is not None and entry[0] in seen:
-            record.fault(
-                "repeated documents",
-                f"run {name!r}, query {query_id!r}: document {entry[0]!r} is in the list more than once",
-            )
-        seen.add(entry[0] or "")
-        yield entry
+        try:
+            ids.check_rank(finite(source.get("rank")))
+            if entry[0] is not None:
+                ids.next(Document(entry[0]))
+            yield entry
+        except ValueError as error:
+            record.fault("wrong documents", f"run {name!r}, query {query_id!r}: {error}")
 
 
 def _entry(source: dict[str, Any], record: Record) -> _Entry:
