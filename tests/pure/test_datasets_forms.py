@@ -18,6 +18,7 @@ from erag_ray.api.questions import question_records
 from erag_ray.data.datasets.qrels import read_qrels
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
+from erag_ray.data.files.records import read_records
 from erag_ray.data.passages.load import load_passages
 from erag_ray.data.passages.pages import page_spans, read_pages
 from erag_ray.support.errors import InputError
@@ -249,6 +250,7 @@ def test_files_of_questions_have_many_forms(tmp_path: pathlib.Path) -> None:
         ("q.json", "[1]", ": item 1 is a int where an object is expected"),
         ("q.tsv", "a\tb\tc\td\n", ":1: 4 columns between tabs; expected question, answers or id, question, answers."),
         ("q.jsonl", "no JSON\n", ":1: not JSON"),
+        ("q.csv", "id,question,answer\nq7,?,Ruhr\n", ":1: columns without tabs, such as between commas, are not read."),
         ("q.tsv", "id\tquery\tanswer\nq7\t?\tRuhr\n", ":2: unknown format of a record with the fields ['id', 'query'"),
     ],
 )  # fmt: skip
@@ -256,6 +258,33 @@ def test_other_forms_are_one_message(file: str, text: str, message: str, tmp_pat
     (tmp_path / file).write_text(text)
     _, (error,), _ = loaded(tmp_path / file)
     assert error.startswith(f"{tmp_path / file}{message}")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        (
+            "o.csv",
+            b"query_id,system,output\nq7,a,Ruhr\n",
+            "a table of text, which is not read here. Write it as Parq",
+        ),
+        ("o.tsv", b"query_id\tsystem\toutput\nq7\ta\tRuhr\n", "a table of text, which is not read here"),
+        ("o.csv", "query_id,output\n".encode("utf-16"), "cannot be read: it is UTF-16. Save it as UTF-8"),
+        (
+            "o.xlsx",
+            b"PK\x03\x04\x14\x00\x06\x00",
+            "cannot be read: it is an Excel workbook or a zip archive. Save",
+        ),
+    ],
+)
+def test_formats_that_are_not_read_are_named_in_one_message(
+    file: str, content: bytes, message: str, tmp_path: pathlib.Path
+) -> None:
+    path, diagnostics = tmp_path / file, Diagnostics()
+    path.write_bytes(content)
+    assert not [*read_records(str(path), diagnostics)]
+    (error,) = diagnostics.errors
+    assert error.startswith(f"{path}: {message}")
 
 
 def test_passages_of_dpr_and_ms_marco_and_lists_of_passages(tmp_path: pathlib.Path) -> None:

@@ -30,6 +30,13 @@ Paths = Path | Iterable[Path]
 FIELD = re.compile(r"[^ \t\n\r\f\v]+")
 _START_BYTES = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
+_NO_TEXT = {
+    b"\xff\xfe": "it is UTF-16. Save it as UTF-8",
+    b"\xfe\xff": "it is UTF-16. Save it as UTF-8",
+    b"PK\x03\x04": "it is an Excel workbook or a zip archive. Save the table in it as Parquet or JSON Lines",
+    b"PAR1": "it is Parquet. Name it .parquet",
+}
+"""First bytes of a file -> what it is."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
 
@@ -79,8 +86,15 @@ def listed(paths: Paths) -> list[str]:
 
 
 def open_bytes(path: str) -> IO[bytes]:
-    """The bytes of a file, decompressed where it is gzip, whatever its name."""
+    """The bytes of a file, decompressed where it is gzip, whatever its name.
+
+    Raises:
+        OSError: it cannot be opened, or is not a text file by its first bytes.
+    """
     if not _is_gzip(path):
+        start = start_of(path, 4)
+        for text in (text for magic, text in _NO_TEXT.items() if start.startswith(magic)):
+            raise OSError(text)
         return open_file(path)
     inner = gzip.GzipFile(fileobj=open_file(path)) if is_uri(path) else gzip.GzipFile(path)
     # the outer buffer makes reading line by line several times faster than GzipFile's own

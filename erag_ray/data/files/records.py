@@ -17,6 +17,9 @@ from erag_ray.store.huggingface import dataset_rows, is_dataset
 
 _OTHER_NAMES = {*TEXT_KEYS, "query", "answer", "golden_answers", "passage"}
 _TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
+TABLE = re.compile(r"\.(tsv|csv)(\.gz)?$", re.IGNORECASE)
+AS_PARQUET = "Write it as Parquet, such as by polars.read_csv(FILE).write_parquet('FILE.parquet')"
+"""What to do with a table of text in a form that is not read."""
 
 
 def read_records(
@@ -44,6 +47,8 @@ def read_records(
             yield Record(values, path, values.pop(ROW), diagnostics)
     elif columns and _TABS.search(path):
         yield from _tab_rows(path, diagnostics, columns)
+    elif TABLE.search(path) and text_start(path)[:1] not in ("{", "[", ""):
+        diagnostics.error(f"wrong {path}", f"{path}: a table of text, which is not read here. {AS_PARQUET}")
     elif not span.start and (values := _whole_json(path)) is not None:
         yield from _items(values, path, diagnostics)
     else:
@@ -102,6 +107,12 @@ def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[st
             yield Record(
                 dict(zip(names or by_count[len(cells)], cells, strict=True)), path, number, diagnostics
             )
+        elif position == 0 and "\t" not in line:
+            text = (
+                f"{path}:{number}: columns without tabs, such as between commas, are not read. {AS_PARQUET}"
+            )
+            diagnostics.error(f"bad lines in {path}", text)
+            return
         else:
             forms = " or ".join(", ".join(one) for one in ([names] if names else columns))
             text = f"{path}:{number}: {len(cells)} columns between tabs; expected {forms}"

@@ -18,7 +18,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import ListIds, document_of, with_text
 from erag_ray.data.files.ids import QUERY_IDS
 from erag_ray.data.files.jsonl import FIELD, Path, Record, read_lines
-from erag_ray.data.files.records import read_records
+from erag_ray.data.files.records import AS_PARQUET, TABLE, read_records
 from erag_ray.data.runs.entries import (
     RunFile,
     as_entries,
@@ -75,6 +75,7 @@ def read_trec(file: RunFile) -> pl.DataFrame:
         fields = FIELD.findall(line)
         if len(fields) < 6:
             text = f"{file.path}:{number}: {len(fields)} columns where 6 are expected (query Q0 doc rank score tag)"
+            text += f". {AS_PARQUET}" if TABLE.search(file.path) else ""
             diagnostics.error(f"lines without 6 columns in {file.path}", text)
             continue
         rows.append((number, fields[0], *fields[2:5], " ".join(fields[5:])))
