@@ -293,6 +293,14 @@ The answer cannot be found in the text.
 No, answer is not present.
 No answer found in the contexts.
 I don't know (unless [3] is meant, in which case the answer would be "Yes, answer is present")
+I am not able to answer this.
+No answer.
+Answer: unknown
+NOT SPECIFIED
+Not mentioned.
+The answer is not given.
+No relevant information found.
+n/a.
 """
 ANSWERING = """
 Paris
@@ -311,6 +319,12 @@ Do you know the answer?
 He did not answer the phone.
 The passage does not only mention Paris but also Rome.
 Congress is responsible for issues not mentioned in the Constitution.
+No Answer
+Unknown Pleasures
+Na
+There is no doubt that it is Paris.
+It is not available.
+N/A Corp
 """
 
 

@@ -33,7 +33,7 @@ PATTERNS = (
     r"^noresponse\b|^unanswerable$",
     rf"\b(?:i|we) (?:(?:do|did|could) )?{_NOT} {_ADVERBS}(?:know|find|locate)\b",
     r"\b(?:im|i am) (?:not sure|unsure|not certain|unable to find)\b|\bi have no idea\b",
-    rf"\b(?:cannot|can not|cant|unable to|not possible to|impossible to) (?:be )?{_ADVERBS}(?:answer|determine)",
+    rf"\b(?:cannot|can not|cant|(?:un|not )able to|(?:not |im)possible to) (?:be )?{_ADVERBS}(?:answer|determine)",
     r"\b(?:it is|its) (?:not clear|unclear|unknown)\b",
     # the passages have none
     rf"\b{_PASSAGES} (?:[a-z]+ ){{0,2}}?(?:(?:do|does|did) not|dont|doesnt|didnt|never) {_ADVERBS}{_STATES}\b",
@@ -47,6 +47,12 @@ PATTERNS = (
     rf"\b{_NOT} (?:\w+ )?{_ENOUGH}|\binsufficient (?:information|context|evidence|to)\b",
 )
 """Patterns of sentences that abstain, in `english_form`."""
+_WHOLE = re.compile(
+    rf"(?:(?:answer|information) (?:is )?)?(?:not (?:answerable|applicable|known|{_STATED})|unknown|unclear)"
+    rf"|(?:there is )?no (?:relevant )?(?:answer|information|data|mention)(?: (?:is )?(?:possible|{_STATED}))?"
+    r"|noanswer|idk|not sure|unsure|undetermined"
+)
+"""What a whole output that abstains may be, in `english_form`; in the middle of a sentence it may be an answer."""
 _ABSTAINS = re.compile("|".join(f"(?:{pattern})" for pattern in PATTERNS))
 _QUOTED = re.compile(r"\b(?:or|(?:please \w+|respond|reply)(?: with)?) i (?:dont|do not) know\b.*")
 _ANSWERS = re.compile(r"\banswers? (?:is|are|can be) (?:present|found|given|provided|stated|in)\b")
@@ -65,4 +71,8 @@ def abstained(output: str, answers: Sequence[str] = ()) -> float:
     for match in filter(None, map(_ANSWERS.search, sentences)):
         if not _DENIES.search(match.string[: match.start()]):
             return 0.0
+    text = re.sub("^n/a", "unknown", output.strip(), flags=re.IGNORECASE)
+    # "No Answer" may be a title
+    if _WHOLE.fullmatch(english_form(text)) and not (" " in text and text.istitle()):
+        return 1.0
     return float(any(_ABSTAINS.search(_QUOTED.sub("", sentence)) for sentence in sentences))
