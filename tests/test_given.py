@@ -100,9 +100,8 @@ def test_a_reader_is_asked_only_for_what_is_not_given(compared: Tiny, reads_here
     assert (alone & asked) <= {(query_id, (doc_id,)) for query_id, doc_id in first}
     assert 0 < len(asked) < TableStore(f"{compared.config.out}/compare").read(REQUESTS).height
     for schema in SAME:
-        assert_frame_equal(
-            TableStore(half.config.out).read(schema), TableStore(compared.config.out).read(schema)
-        )
+        expected = TableStore(compared.config.out).read(schema)
+        assert_frame_equal(TableStore(half.config.out).read(schema), expected)
 
 
 def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
@@ -115,9 +114,8 @@ def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
     records += [{"query_id": "q1", "system": "broken", "output": None}]
     given = with_outputs(tiny, records, runs={}, passages=[], end_to_end_depths=[])
     compare(given)
-    values = {
-        (row["run_id"], row["query_id"]): row["value"] for row in table(given, UTILITY).iter_rows(named=True)
-    }
+    rows = table(given, UTILITY).iter_rows(named=True)
+    values = {(row["run_id"], row["query_id"]): row["value"] for row in rows}
     assert {values["right", name] for name in answers} == {1.0}
     assert [values["silent", name] for name in ("q1", "q6")] == [0.0, None]
     assert {values["broken", name] for name in answers} == {None}
@@ -157,9 +155,8 @@ def test_python_scores_outputs(tmp_path: pathlib.Path, no_reader: None) -> None:
         {"id": "1", "question": "who?", "answers": ["Ada"]},
         {"id": "2", "question": "where?", "answers": ["Varn"]},
     ]
-    outputs = pl.DataFrame(
-        {"query_id": ["1", "2", "1"], "system": ["a", "a", "b"], "output": ["It was Ada.", "no", "B"]}
-    )
+    systems = {"query_id": ["1", "2", "1"], "system": ["a", "a", "b"]}
+    outputs = pl.DataFrame({**systems, "output": ["It was Ada.", "no", "B"]})
     folders = {name: str(tmp_path / name) for name in ("out", "cache_dir")}
     scores = er.score(questions=questions, outputs=outputs, progress=False, **folders)
     assert scores.columns[:5] == ["query_id", "run_id", "depth", "output", "value"]
@@ -208,9 +205,7 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
         ([DOCUMENTS], ["passages", "d1"]),
     ],
 )
-def test_what_is_wrong_with_outputs_is_named(
-    tiny: Tiny, records: list[dict[str, Any]], words: list[str]
-) -> None:
+def test_what_is_wrong_with_outputs_is_named(tiny: Tiny, records: Any, words: Any) -> None:
     needs_lists = records == [DOCUMENTS]
     given = with_outputs(tiny, records, **({"passages": [], "runs": {}} if needs_lists else {}))
     with pytest.raises(InputError) as caught:
@@ -302,9 +297,8 @@ def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
         {"trace_id": "t", "parent_id": "1", "attributes": {"openinference.span.kind": kind, **values}}
         for kind, values in kinds.items()
     ]
-    spans += [
-        {"trace_id": "other", "parent_id": None, "attributes": {"input.value": "?", "output.value": "x"}}
-    ]
+    values = {"input.value": "?", "output.value": "x"}
+    spans += [{"trace_id": "other", "parent_id": None, "attributes": values}]
     files = {"spans.jsonl": spans, "questions.jsonl": [{"id": "q1", "question": "who built it"}]}
     for name, rows in files.items():
         (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
@@ -316,9 +310,8 @@ def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
     loaded = load_outputs([str(path)], [], [5], diagnostics)
     assert not diagnostics.num_errors
     assert loaded.outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2, None)]
-    assert loaded.entries.select("run_id", "query_id", "rank", "doc_id", "text").rows() == [
-        ("rag", "q1", 1, "d1", "Ann built it.")
-    ]
+    entries = loaded.entries.select("run_id", "query_id", "rank", "doc_id", "text")
+    assert entries.rows() == [("rag", "q1", 1, "d1", "Ann built it.")]
 
 
 # --- outputs of other people's systems ---
@@ -348,9 +341,8 @@ def compare_given(out: pathlib.Path, **keys: Any) -> er.Result:
 def test_scores_of_twelve_published_systems(tmp_path: pathlib.Path, no_reader: None) -> None:
     for at, score in enumerate(("exact_match", "match")):
         result = compare_given(tmp_path / score, score=score, num_resamples=100, **files_of(OPENQA))
-        sums = result.utility.group_by("run_id").agg(
-            pl.col("value").sum(), pl.col("value").count().alias("count")
-        )
+        values = (pl.col("value").sum(), pl.col("value").count().alias("count"))
+        sums = result.utility.group_by("run_id").agg(*values)
         found = {run: (value, count) for run, value, count in sums.iter_rows()}
         assert found == {run: (right[at], 301) for run, right in RIGHT.items()}
 

@@ -204,9 +204,8 @@ def test_corrected_means_are_those_of_people() -> None:
     for _ in range(40):
         is_judged = generator.random(2000) < 0.2
         columns = {"query_id": list(map(str, range(2000))), "value": score, "verdict": people}
-        rows = pl.DataFrame(columns).with_columns(
-            pl.when(pl.Series(is_judged)).then("verdict").alias("verdict")
-        )
+        verdict = pl.when(pl.Series(is_judged)).then("verdict")
+        rows = pl.DataFrame(columns).with_columns(verdict.alias("verdict"))
         row: Any = _corrected(settings, rows)  # type: ignore[arg-type]
         corrected.append(row["corrected"])
         inside += row["low"] <= people.mean() <= row["high"]
@@ -236,9 +235,7 @@ def test_corrected_means_are_those_of_people() -> None:
         ([{"query_id": "q1", "run": "a", "verdict": 1, "annotator": "A"}] * 2, [":2", "by 'A'"]),
     ],
 )
-def test_what_is_wrong_with_verdicts_is_named(
-    tiny: Tiny, records: list[dict[str, Any]], words: list[str]
-) -> None:
+def test_what_is_wrong_with_verdicts_is_named(tiny: Tiny, records: Any, words: list[str]) -> None:
     with pytest.raises(InputError) as caught:
         check(judged(tiny, records).config)
     for word in words:

@@ -26,9 +26,8 @@ def provenance(evidence: Evidence) -> pl.DataFrame:
     documents = evidence.provenance.drop_nulls("doc_id").select(PAIR)
     pages = evidence.provenance.drop_nulls("page_id").select("query_id", "page_id")
     paged = with_passage(evidence.pairs, evidence.corpus, "page_id")
-    joined = paged.join(documents.with_columns(is_document=True), on=PAIR, how="left").join(
-        pages.with_columns(is_page=True), on=["query_id", "page_id"], how="left"
-    )
+    joined = paged.join(documents.with_columns(is_document=True), on=PAIR, how="left")
+    joined = joined.join(pages.with_columns(is_page=True), on=["query_id", "page_id"], how="left")
     is_gold = pl.col("is_document").fill_null(False) | pl.col("is_page").fill_null(False)
     names_documents = pl.col("query_id").is_in(documents["query_id"].implode())
     is_judged = is_gold | names_documents | pl.col("page_id").is_not_null()

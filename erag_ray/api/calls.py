@@ -235,9 +235,8 @@ def _job(
     run_keys = _run_keys(given, runs or {}, retrievers or {}, are_numbered=are_numbered)
     inputs: dict[str, Any] = {"queries": queries, **run_keys}
     if passages is not None:
-        inputs["passages"] = _paths(passages) or [
-            given.add_table(passage_table(passages), "passages.parquet")
-        ]
+        paths = _paths(passages)
+        inputs["passages"] = paths or [given.add_table(passage_table(passages), "passages.parquet")]
     if outputs is not None:
         rows = [] if (paths := _paths(outputs)) else map(plain, rows_of(outputs, "outputs"))
         inputs["outputs"] = paths or [given.add_lines(rows, "outputs.jsonl")]
@@ -250,9 +249,8 @@ def _job(
         inputs["num_readers"] = 0
     config = build(JobConfig, {**inputs, **keys, **models, "reader": reader_keys, "out": out})
     if config.dry_run:
-        raise InputError(
-            ["dry_run: erag_ray.job('compare', dry_run=True, ...) has one; this returns results"]
-        )
+        text = "dry_run: erag_ray.job('compare', dry_run=True, ...) has one; this returns results"
+        raise InputError([text])
     return config, given
 
 

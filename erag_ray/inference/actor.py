@@ -197,9 +197,8 @@ class ModelActor:
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
-            self._fault = JobError(
-                f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
-            )
+            text = f"the GPU cannot be used: {error}; {RESUME_ADVICE}"
+            self._fault = JobError(f"node {platform.node()}: {text}")
         if coordinator is not None:
             import ray
 

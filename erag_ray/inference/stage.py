@@ -93,9 +93,8 @@ class Finished:
         """Return the values of each kind of request with one document or none, and the judge's scores of outputs."""
         values = dict(fold(self.plan.uses, self.requests, self.responses, inputs.queries))
         is_of_one = pl.col("run_id").is_in(["", NO_PASSAGES])
-        given = self.plan.given.filter(is_of_one).select(
-            "query_id", "reader", doc_id=pl.col("doc_ids").list.first(), value="output"
-        )
+        doc_id = pl.col("doc_ids").list.first()
+        given = self.plan.given.filter(is_of_one).select("query_id", "reader", doc_id=doc_id, value="output")
         if given.height:
             requested = values.get(ANSWER, given.clear())
             # a list of one document may have been asked end to end

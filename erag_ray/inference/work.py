@@ -136,6 +136,5 @@ def _by_store(
     seconds = (max([start, *ends]) - start).total_seconds()
     # without prices if the job has another model now
     configs = [model_plan.model.config for model_plan in plan.plans if model_plan.id == row["model"]]
-    return cost_row(
-        key, [*configs, ReaderConfig()][0], 0, Done(**store.totals_by(row["job"]), seconds=seconds)
-    )
+    done = Done(**store.totals_by(row["job"]), seconds=seconds)
+    return cost_row(key, [*configs, ReaderConfig()][0], 0, done)

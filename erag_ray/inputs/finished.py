@@ -41,9 +41,8 @@ def _made_from(config: JobConfig) -> str | None:
         return None
     local = [model.model for model in models if model.model and model.kind != "served"]
     out = config.out.rstrip("/")
-    results = [
-        name for name in Folder(out).entries() if name not in (FINISHED, MARKER) and not name.startswith("_")
-    ]
+    names = (name for name in Folder(out).entries() if not name.startswith("_"))
+    results = [name for name in names if name not in (FINISHED, MARKER)]
     return Stage(
         name="comparison",
         tables=[],

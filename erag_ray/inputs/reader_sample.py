@@ -38,9 +38,8 @@ def sampled_queries(config: JobConfig, annotator: str, queries: pl.DataFrame) ->
     if any(spec.kind.role == "reader" for spec in specs):
         selected = reader_queries(config, queries)
     if any(spec.lists is judged_pairs for spec in specs):
-        selected = selected.join(
-            judged_queries(config, queries), on="query_id", how="semi", maintain_order="left"
-        )
+        judged = judged_queries(config, queries)
+        selected = selected.join(judged, on="query_id", how="semi", maintain_order="left")
     return selected
 
 

@@ -33,9 +33,8 @@ def check_runs(config: JobConfig, diagnostics: Diagnostics) -> None:
         if not run_id.strip():
             diagnostics.error("run names", f"runs: the name {run_id!r} is blank")
         if run_id in REFERENCES or run_id in REFERENCE_NAMES.values():
-            diagnostics.error(
-                "run names", f"runs: the name {run_id} is reserved for a reference run; choose another"
-            )
+            text = f"runs: the name {run_id} is reserved for a reference run; choose another"
+            diagnostics.error("run names", text)
 
 
 def check_writable(folders: Mapping[str, str], diagnostics: Diagnostics) -> None:
@@ -176,9 +175,8 @@ def cluster_notes(
             continue
         others = f"; {by_itself:,} have no value and count by themselves" if by_itself else ""
         units = f"{num_clusters:,} clusters of up to {max(sizes):,} questions{others}"
-        notes.append(
-            f"clusters: {path}: intervals and tests of the {count:,} questions of {name} resample {units}"
-        )
+        text = f"intervals and tests of the {count:,} questions of {name} resample {units}"
+        notes.append(f"clusters: {path}: {text}")
     return notes
 
 

@@ -276,9 +276,8 @@ def prepared(config: JobConfig) -> Inputs:
     """
     config = config.with_retrieved()
     if problems := _stage(config, lambda append: {}).differences(TableStore(config.out)):
-        raise InputError(
-            [f"{config.out}: {problem}; run erag-ray prepare with this config" for problem in problems]
-        )
+        advice = "run erag-ray prepare with this config"
+        raise InputError([f"{config.out}: {problem}; {advice}" for problem in problems])
     return _completed(config, _sealed(config), Diagnostics(), is_loaded=False)
 
 

@@ -136,9 +136,8 @@ def used_outputs(
     others = given.join(queries, on="query_id", how="anti", maintain_order="left")["query_id"].unique()
     diagnostics.warn_each("outputs: questions outside the sample, whose outputs are not used", others.sort())
     of_lists = used.join(entries, on=["query_id", "doc_id"], how="semi", maintain_order="left")
-    unlisted = used.filter(run_id="").join(
-        of_lists, on=["query_id", "doc_id"], how="anti", maintain_order="left"
-    )
+    of_one = used.filter(run_id="")
+    unlisted = of_one.join(of_lists, on=["query_id", "doc_id"], how="anti", maintain_order="left")
     text = "outputs: documents that are in no list of their question, whose outputs are not used"
     diagnostics.warn_each(text, unlisted.select(pl.format("{}: {}", "query_id", "doc_id")).to_series())
     return used.join(unlisted, on=list(GIVEN.key), how="anti", maintain_order="left")
@@ -159,9 +158,8 @@ def resolve_gold(
         corpora: names of the corpora, whose documents have the name before their id. Of several none can be meant.
     """
     provenance, is_one_corpus = loaded.provenance, len(corpora) < 2
-    documents = provenance.drop_nulls("doc_id").with_columns(
-        page_keys("doc_id").alias("page_id"), id="doc_id"
-    )
+    by_page = page_keys("doc_id").alias("page_id")
+    documents = provenance.drop_nulls("doc_id").with_columns(by_page, id="doc_id")
     if corpora:
         documents = documents.with_columns(doc_id=pl.lit(f"{corpora[0]}/") + pl.col("doc_id"))
     passages = corpus.select("doc_id", own_page="page_id")

@@ -43,9 +43,8 @@ class Lucene(Indexed):
     def __post_init__(self) -> None:
         missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
         if missing:
-            raise ValueError(
-                f"lucene needs the packages {', '.join(missing)}: pip install 'erag-ray[lucene]'"
-            )
+            names = ", ".join(missing)
+            raise ValueError(f"lucene needs the packages {names}: pip install 'erag-ray[lucene]'")
 
     @property
     def settings(self) -> Mapping[str, object]:

@@ -40,9 +40,8 @@ class ReciprocalRank(Retriever):
         deepest = self.config.candidates or depth
         entries = pl.concat(lists).filter(pl.col("rank") <= deepest)
         # fixed order of addition: sums of the same ranks are equal to the last bit
-        terms = entries.sort("rank").select(
-            "query_id", "doc_id", term=1 / (self.config.rrf_k + pl.col("rank"))
-        )
+        term = 1 / (self.config.rrf_k + pl.col("rank"))
+        terms = entries.sort("rank").select("query_id", "doc_id", term=term)
         fused = terms.group_by("query_id", "doc_id", maintain_order=True).agg(score=pl.col("term").sum())
         return by_score(fused, depth)
 

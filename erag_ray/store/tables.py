@@ -129,9 +129,8 @@ class TableStore:
             InputError: the manifest is damaged.
         """
         if not self.is_sealed(schema):
-            raise FileNotFoundError(
-                f"table {schema.name} in {self.folder.root} does not exist or is not sealed"
-            )
+            name = f"table {schema.name} in {self.folder.root}"
+            raise FileNotFoundError(f"{name} does not exist or is not sealed")
         content = read_manifest(self.folder, schema.name, form=TABLE_MANIFEST)
         if content["table"] != schema.name:
             raise _damaged(self.folder.at(schema.name, MANIFEST), f"it belongs to {content['table']}")

@@ -63,9 +63,8 @@ def test_what_a_file_holds_cannot_break_a_line_or_steer_a_terminal() -> None:
 
 
 def test_unknown_documents_are_named_within_the_depth_and_the_sample() -> None:
-    runs = pl.concat(
-        [run_of("bm25", q1=["d1", "d8"], q2=["d9"], q3=["d7"]), run_of("dense", q1=["d9"], q2=["d1"])]
-    )
+    bm25 = run_of("bm25", q1=["d1", "d8"], q2=["d9"], q3=["d7"])
+    runs = pl.concat([bm25, run_of("dense", q1=["d9"], q2=["d1"])])
     diagnostics = checked(QUERIES, runs, CORPUS, depth=1)  # d8 is at rank 2, q3 is no question
     assert diagnostics.errors == (
         "run 'bm25', query 'q2': document 'd9' is not in the passages",
@@ -78,9 +77,8 @@ def test_unknown_documents_are_named_within_the_depth_and_the_sample() -> None:
 def test_no_query_in_common_is_a_problem_of_that_run_only() -> None:
     runs = pl.concat([run_of("bm25", q1=["d1"], q2=["d1"]), run_of("dense", other=["d1"])])
     diagnostics = checked(QUERIES, runs, CORPUS)
-    assert diagnostics.errors == (
-        "run 'dense' has no query in common with the questions (such as 'other' against 'q1')",
-    )
+    (error,) = diagnostics.errors
+    assert error == "run 'dense' has no query in common with the questions (such as 'other' against 'q1')"
 
 
 def test_queries_without_a_list_and_lists_outside_the_sample_are_counted() -> None:

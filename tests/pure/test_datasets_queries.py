@@ -104,9 +104,8 @@ def test_unknown_data_set_goes_by_task_or_is_noted(tmp_path: pathlib.Path) -> No
     ]
     loaded, diagnostics = load(paths)
     assert loaded.queries["score"].to_list() == ["token_f1", "accuracy", "exact_match"]
-    assert diagnostics.warnings == (
-        "unknown data set 'theirs': treated as question answering, scored by exact_match",
-    )
+    (note,) = diagnostics.warnings
+    assert note == "unknown data set 'theirs': treated as question answering, scored by exact_match"
 
 
 def test_byte_order_mark_blank_lines_and_gzip_whatever_the_name(tmp_path: pathlib.Path) -> None:
@@ -199,9 +198,8 @@ def test_several_problems_are_all_there_and_two_files_are_named(tmp_path: pathli
 
 def test_unknown_format_names_the_known_ones(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt())
-    with pytest.raises(
-        InputError, match="query_format: unknown query format 'csv'; known: beir, kilt, klue, plain"
-    ):
+    message = "query_format: unknown query format 'csv'; known: beir, kilt, klue, plain"
+    with pytest.raises(InputError, match=message):
         load_queries(path, Diagnostics(), format="csv")
     with pytest.raises(InputError, match=r"Did you mean 'plain'\?"):
         load_queries(path, Diagnostics(), format="plane")
@@ -236,9 +234,8 @@ def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
 def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(), *(["oops"] * 42), {"id": "q9", "input": "?"})
     _, diagnostics = load(path)
-    assert [problem.split(": ")[0] for problem in diagnostics.errors[:5]] == [
-        f"{path}:{i}" for i in range(2, 7)
-    ]
+    starts = [problem.split(": ")[0] for problem in diagnostics.errors[:5]]
+    assert starts == [f"{path}:{i}" for i in range(2, 7)]
     assert diagnostics.errors[5] == f"... and 37 more: bad lines in {path}"
     assert diagnostics.errors[6].startswith(f"{path}:44: query 'q9' has no answer")
 
@@ -413,9 +410,8 @@ def squad(*articles: dict[str, object]) -> dict[str, object]:
 @pytest.mark.parametrize("form", ["auto", "squad"])
 def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int | None, form: str) -> None:
     impossible = qa("s3", is_impossible=True, plausible_answers=[{"text": "x"}])
-    content = squad(
-        article("One", qa("s1", "Ann", "Ann", "Ann B."), impossible), article("Two", qa("s2", "7"))
-    )
+    first = article("One", qa("s1", "Ann", "Ann", "Ann B."), impossible)
+    content = squad(first, article("Two", qa("s2", "7")))
     path = tmp_path / "squad.json"
     path.write_text(json.dumps(content, indent=indent))
     loaded, diagnostics = load(path, format=form)
@@ -506,9 +502,8 @@ def test_the_guide_shows_records_that_are_read(tmp_path: pathlib.Path, key: str,
         assert outputs.select("query_id", "run_id", "output").row(0) == ("q1", "bm25+gpt", "Ann built it.")
     else:
         questions = write(tmp_path / "plain.jsonl", RECORDS["queries", "plain"].strip("`"))
-        assert load_queries(questions, diagnostics, dataset="nq", qrels=path).provenance.equals(
-            gold_of(documents=[("q1", "d1")])
-        )
+        loaded = load_queries(questions, diagnostics, dataset="nq", qrels=path)
+        assert loaded.provenance.equals(gold_of(documents=[("q1", "d1")]))
     assert diagnostics.errors == diagnostics.warnings == ()
 
 
@@ -526,9 +521,8 @@ def test_every_format_reads_gold_documents(tmp_path: pathlib.Path) -> None:
     loaded, diagnostics = load([path, squads], dataset="nq")
     assert diagnostics.errors == ()
     documents = loaded.provenance.drop_nulls("doc_id").group_by("query_id").agg("rank", "doc_id")
-    assert {row["query_id"]: (row["rank"], row["doc_id"]) for row in documents.to_dicts()} == {
-        name: ([1, 2], ["d2", "7"]) for name in "kbmps"
-    }
+    lists = {row["query_id"]: (row["rank"], row["doc_id"]) for row in documents.to_dicts()}
+    assert lists == {name: ([1, 2], ["d2", "7"]) for name in "kbmps"}
     wrong = write(tmp_path / "wrong.jsonl", plain("q1", gold_doc_ids="d1"))
     assert "gold_doc_ids is 'd1'; it must be a list of ids" in problem_of(wrong)
 
@@ -549,9 +543,8 @@ def test_names_of_pages_meet_in_whatever_spelling(tmp_path: pathlib.Path, passag
     articles = [article(name, qa(f"s{number}", "Ann")) for number, name in enumerate(SPELLINGS)]
     squads.write_text(json.dumps(squad(*articles)))
     loaded, diagnostics = load([path, squads], dataset="nq")
-    passages = pl.DataFrame(
-        {"doc_id": ["d1", "d2"], "page_id": [passage, "Café"], "title": ["", ""], "text": ["x", "y"]}
-    )
+    pages = {"page_id": [passage, "Café"], "title": ["", ""], "text": ["x", "y"]}
+    passages = pl.DataFrame({"doc_id": ["d1", "d2"], **pages})
     file = tmp_path / f"p.{form}"
     _ = passages.write_parquet(file) if form == "parquet" else passages.write_ndjson(file)
     corpus = load_passages(str(file), diagnostics, page_ids=loaded.provenance["page_id"])

@@ -65,8 +65,9 @@ def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
     assert entries["run_id"].unique().to_list() == ["bm25"]
     assert entries["score"].to_list() == [2.5, 1.5, 1.5, 1.5, -1000.0]
     assert diagnostics.errors == ()
-    assert diagnostics.warnings == (
-        "run 'bm25': queries whose rank column differs from the order by score, which is used: 1 (q1)",
+    (note,) = diagnostics.warnings
+    assert (
+        note == "run 'bm25': queries whose rank column differs from the order by score, which is used: 1 (q1)"
     )
     schemas.conform(resolve_pages(entries, CORPUS, diagnostics), schemas.RUNS)
 
@@ -145,9 +146,7 @@ RISING: list[tuple[object, object]] = [(1, 0.1), (2, 0.1), (3, 0.9), (4, 1.5)]
         ),
     ],
 )  # fmt: skip
-def test_scores_that_rise_with_the_rank_are_a_problem(
-    tmp_path: pathlib.Path, lists: dict[str, list[tuple[object, object]]], told: str
-) -> None:
+def test_scores_that_rise_with_the_rank_are_a_problem(tmp_path: pathlib.Path, lists: Any, told: str) -> None:
     path = write(tmp_path / "run.trec", *lines_of(lists))
     _, diagnostics = load("dense", path)
     (problem,) = diagnostics.errors
@@ -249,9 +248,8 @@ def test_kilt_predictions_by_document_by_text_and_by_page(tmp_path: pathlib.Path
 
 def test_scores_of_predictions_may_be_anything(tmp_path: pathlib.Path) -> None:
     scores = [1, 10**25, 10**400, float("nan"), "high", True]
-    found: list[dict[str, object]] = [
-        {"doc_id": f"d{place}", "score": one} for place, one in enumerate(scores)
-    ]
+    pairs = enumerate(scores)
+    found: list[dict[str, object]] = [{"doc_id": f"d{place}", "score": one} for place, one in pairs]
     entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=found), Diagnostics())
     assert entries["score"].to_list() == [1.0, 1e25, None, None, None, None]
 
@@ -273,9 +271,8 @@ def test_a_text_that_is_no_passage_falls_back_to_the_first_and_is_noted(tmp_path
 
 
 def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
-    entries, diagnostics = load(
-        "dpr", predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p9"}, {"wikipedia_id": "p2"}])
-    )
+    pages = [{"wikipedia_id": "p9"}, {"wikipedia_id": "p2"}]
+    entries, diagnostics = load("dpr", predictions(tmp_path / "kilt.jsonl", q=pages))
     resolve_pages(entries, CORPUS, diagnostics)
     assert diagnostics.errors == ("run 'dpr', query 'q': page 'p9' has no passage in the passages",)
 

@@ -98,9 +98,8 @@ every_door = pytest.mark.parametrize("door", DOORS)
 )
 def test_one_number_has_one_name_however_it_is_written(value: Any) -> None:
     assert identifier(value) == "7"
-    assert run_table(
-        {value: [(value, "Ann built it.")]} if not isinstance(value, np.ndarray) else {7: [7]}, "mine"
-    )["query_id"].to_list() == ["7"]
+    lists = {7: [7]} if isinstance(value, np.ndarray) else {value: [(value, "Ann built it.")]}
+    assert run_table(lists, "mine")["query_id"].to_list() == ["7"]
     assert question_records([{"id": value, "question": "Who?", "answers": ["Ann"]}]).records[0]["id"] == "7"
     assert passage_table([{"id": value, "text": "Ann built it."}])["doc_id"].to_list() == ["7"]
 
@@ -184,9 +183,8 @@ def test_rows_of_frames_are_documents_and_named_indexes_columns(tmp_path: pathli
 
 
 def scored(*scores: float | None) -> list[Document]:
-    return [
-        {"doc_id": f"d{rank}", "text": f"text {rank}", "score": score} for rank, score in enumerate(scores)
-    ]
+    pairs = enumerate(scores)
+    return [{"doc_id": f"d{rank}", "text": f"text {rank}", "score": score} for rank, score in pairs]
 
 
 RISING, FALLING = scored(0.1, 0.5, 0.5, 0.9), scored(9, 8, 8, 1)
@@ -221,16 +219,12 @@ ORDERED = {
     "KILT": by_kilt,
     "tuples": by_tuples,
     "Parquet without rank": lambda folder, lists: by_parquet(folder, lists, has_rank=False),
-    "pandas without rank": lambda folder, lists: by_python(
-        folder, pd.DataFrame(rows_of(lists, has_rank=False))
-    ),
+    "no rank": lambda folder, lists: by_python(folder, pd.DataFrame(rows_of(lists, has_rank=False))),
 }
 
 
 @pytest.mark.parametrize("door", ORDERED)
-def test_scores_that_rise_from_best_to_worst_are_refused_at_every_door(
-    tmp_path: pathlib.Path, door: str
-) -> None:
+def test_scores_that_rise_are_refused_at_every_door(tmp_path: pathlib.Path, door: str) -> None:
     read = ORDERED[door]
     ids, errors = read(tmp_path, {"q1": RISING, "q2": RISING})
     assert "scores rise with the rank in 2 of 2 lists, such as query 'q1': rank 1 score 0.1" in errors
@@ -244,19 +238,13 @@ def test_scores_that_rise_from_best_to_worst_are_refused_at_every_door(
 
 
 @pytest.mark.parametrize("door", ["JSON Lines", "KILT", "mapping", "retriever"])
-def test_a_list_in_another_order_than_its_ranks_or_scores_as_texts_is_refused(
-    tmp_path: pathlib.Path, door: str
-) -> None:
+def test_lists_in_another_order_than_ranks_or_scores_as_texts(tmp_path: pathlib.Path, door: str) -> None:
     ranked = [{**one, "rank": rank} for one, rank in zip(FALLING, (1, 3, 2, 4), strict=True)]
     errors = ORDERED[door](tmp_path, {"q1": ranked})[1]
-    assert (
-        errors.count("rank 2 comes after rank 3. The order of a list is its rank: sort it by rank, or") == 1
-    )
+    assert errors.count("rank 2 comes after rank 3. The order of a list is its rank: sort it by") == 1
     assert ORDERED[door](tmp_path, {"q1": ranked[::2]}) == ({"q1": ["d0", "d2"]}, "")
     texts = [{**one, "score": str(one["score"])} for one in RISING]
-    assert (
-        "scores rise with the rank in 2 of 2 lists" in ORDERED[door](tmp_path, {"q1": texts, "q2": texts})[1]
-    )
+    assert "scores rise with the rank in 2 of 2" in ORDERED[door](tmp_path, {"q1": texts, "q2": texts})[1]
 
 
 def test_single_lists_that_rise_are_named(tmp_path: pathlib.Path) -> None:
@@ -264,21 +252,17 @@ def test_single_lists_that_rise_are_named(tmp_path: pathlib.Path) -> None:
     by_parquet(tmp_path, lists)
     diagnostics = Diagnostics()
     load_run("mine", tmp_path / "run.parquet", diagnostics)
-    assert diagnostics.warnings == (
-        "run 'mine': lists whose scores rise with the rank, which is used: 1 (odd)",
-    )
+    (note,) = diagnostics.warnings
+    assert note == "run 'mine': lists whose scores rise with the rank, which is used: 1 (odd)"
 
 
 @pytest.mark.parametrize("ranks", [[0, 0, 0], [5, 5, 5], [0, 1, 2], [1, 1, 2], [1.0, 2.0, 3.0]])
-def test_a_rank_that_is_no_order_or_begins_with_0_causes_no_note(
-    tmp_path: pathlib.Path, ranks: list[float]
-) -> None:
+def test_a_rank_that_is_no_order_or_begins_with_0_causes_no_note(tmp_path: pathlib.Path, ranks: Any) -> None:
     lists = {"q1": scored(9, 8, 7), "q2": scored(3, 2, 1)}
     rows = [{**row, "rank": ranks[number % 3]} for number, row in enumerate(rows_of(lists, has_rank=True))]
     path = tmp_path / "run.trec"
-    path.write_text(
-        "\n".join(f"{row['query_id']} Q0 {row['doc_id']} {row['rank']} {row['score']} t" for row in rows)
-    )
+    texts = (f"{row['query_id']} Q0 {row['doc_id']} {row['rank']} {row['score']} t" for row in rows)
+    path.write_text("\n".join(texts))
     frames: list[Any] = [pd.DataFrame(rows), pl.DataFrame(rows)] if ranks != [1, 1, 2] else []
     for number, frame in enumerate(frames):
         run_table(frame, "mine").write_parquet(tmp_path / f"{number}.parquet")
@@ -290,9 +274,8 @@ def test_a_rank_that_is_no_order_or_begins_with_0_causes_no_note(
 
 
 def test_distances_beside_a_rank_that_is_no_order_are_refused(tmp_path: pathlib.Path) -> None:
-    rows = [
-        {"query_id": f"q{q}", "doc_id": f"d{d}", "rank": 1, "score": d} for q in (1, 2) for d in (1, 2, 3)
-    ]
+    ids = [(f"q{query}", score) for query in (1, 2) for score in (1, 2, 3)]
+    rows = [{"query_id": query, "doc_id": f"d{score}", "rank": 1, "score": score} for query, score in ids]
     pl.DataFrame(rows).write_parquet(tmp_path / "run.parquet")
     assert "scores rise with the rank in 2 of 2 lists" in loaded(tmp_path / "run.parquet")[1]
 
@@ -332,9 +315,7 @@ def test_of_two_runs_in_one_file_the_one_of_the_name_is_read(tmp_path: pathlib.P
         (range(5, 8), range(4, 7), False),
     ],
 )
-def test_lists_numbered_from_0_for_questions_from_1_are_refused(
-    questions: Any, listed: Any, is_refused: bool
-) -> None:
+def test_lists_numbered_from_0_for_questions_from_1(questions: Any, listed: Any, is_refused: bool) -> None:
     queries = pl.DataFrame({"query_id": [str(one) for one in questions]})
     entries = pl.DataFrame({"run_id": "mine", "query_id": [str(one) for one in listed]})
     for lists, given, words in (
@@ -351,13 +332,11 @@ def test_qrels_numbered_from_0_for_questions_from_1_are_refused(tmp_path: pathli
     questions = [{"id": float(number), "question": "Who?", "answers": ["Ann"]} for number in (1, 2, 3)]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, questions)))
     for first, is_refused in ((0, True), (1, False)):
-        (tmp_path / "qrels.txt").write_text(
-            "".join(f"{number} 0 d1 1\n" for number in range(first, first + 3))
-        )
+        text = "".join(f"{number} 0 d1 1\n" for number in range(first, first + 3))
+        (tmp_path / "qrels.txt").write_text(text)
         diagnostics = Diagnostics()
-        queries = load_queries(
-            tmp_path / "q.jsonl", diagnostics, qrels=[tmp_path / "qrels.txt"], dataset="nq"
-        ).queries
+        qrels = [tmp_path / "qrels.txt"]
+        queries = load_queries(tmp_path / "q.jsonl", diagnostics, qrels=qrels, dataset="nq").queries
         assert queries["query_id"].to_list() == ["1", "2", "3"]
         assert ["numbered from 0" in error for error in diagnostics.errors] == [True] * is_refused
 
@@ -377,22 +356,18 @@ def test_chunks_that_share_the_id_of_their_page_are_refused_with_the_way_out() -
         [Chunk("Ann built it."), Chunk("Bob sold it.")],
         [{"text": text, "metadata": {"id": 7}} for text in ("Ann built it.", "Bob sold it.")],
     ):
-        with pytest.raises(
-            JobError, match=r"after one attempt.*metadata\.(doc_)?id is not its own id.* or leave it out"
-        ):
-            search_all(
-                as_search(lambda question, count, found=documents: found), queries, 2, name="m", show=False
-            )
-    with pytest.raises(
-        InputError, match=r"\['q'\]\[1\]: document 'page7' .*metadata\.doc_id is not its own id"
-    ):
+        search = as_search(lambda question, count, found=documents: found)
+        message = r"after one attempt.*metadata\.(doc_)?id is not its own id.* or leave it out"
+        with pytest.raises(JobError, match=message):
+            search_all(search, queries, 2, name="m", show=False)
+    message = r"\['q'\]\[1\]: document 'page7' .*metadata\.doc_id is not its own id"
+    with pytest.raises(InputError, match=message):
         run_table({"q": [Chunk("Ann built it."), Chunk("Bob sold it.")]}, "mine")
     # a random id is none, in the metadata too, also beside another
     chunk = Chunk("Ann built it.")
     chunk.metadata = {"id": 7.0, "_id": "6d0f3f0e-8f0b-4c58-9a55-0a1b2c3d4e5f"}
     assert run_table({"q": [chunk]}, "mine")["doc_id"].to_list() == ["7"]
-    random = [
-        Chunk(text, "6d0f3f0e-8f0b-4c58-9a55-0a1b2c3d4e5f") for text in ("Ann built it.", "Bob sold it.")
-    ]
+    texts = "Ann built it.", "Bob sold it."
+    random = [Chunk(text, "6d0f3f0e-8f0b-4c58-9a55-0a1b2c3d4e5f") for text in texts]
     found = search_all(as_search(lambda question, count: random), queries, 2, name="m", show=False)
-    assert found["doc_id"].to_list() == [text_id(None, "Ann built it."), text_id(None, "Bob sold it.")]
+    assert found["doc_id"].to_list() == [text_id(None, text) for text in texts]

@@ -121,9 +121,8 @@ def test_json_lines_of_lists_are_known_by_their_fields(tmp_path: pathlib.Path) -
     entries = loaded(path)
     assert entries.select(SHOWN).rows() == ROWS
     assert entries["score"].to_list() == [3.0, None, None]
-    predictions = lines(
-        tmp_path, {"id": "q1", "output": [{"provenance": [{"doc_id": "d1"}]}]}, name="kilt.jsonl"
-    )
+    record = {"id": "q1", "output": [{"provenance": [{"doc_id": "d1"}]}]}
+    predictions = lines(tmp_path, record, name="kilt.jsonl")
     assert (format_of(str(path)), format_of(str(predictions))) == ("lists", "kilt")
     assert {"lists", "kilt"} <= set(RUN_FORMATS)
 
@@ -139,9 +138,8 @@ def test_a_document_without_an_id_is_called_by_its_title_and_text(tmp_path: path
     twice = loaded(parquet(tmp_path, doc_id=None, rank=[2, 1, 3], query_id=["q"] * 3, seconds=None))
     assert twice["doc_id"].to_list() == [made, untitled, f"{made}-2"]
     again = {"title": "Marn", "text": "Ann built it."}
-    records = loaded(
-        lines(tmp_path, {"query_id": "q", "documents": [again, {"text": "Bob sold it."}, again]})
-    )
+    documents = [again, {"text": "Bob sold it."}, again]
+    records = loaded(lines(tmp_path, {"query_id": "q", "documents": documents}))
     assert records["doc_id"].to_list() == twice["doc_id"].to_list()
 
 
@@ -160,9 +158,7 @@ def test_a_document_without_an_id_is_called_by_its_title_and_text(tmp_path: path
         ({"doc_id": ["d1", "d1", "d1"]}, "run 'r', query 'q1': document 'd1' is in the list more than once"),
     ],
 )
-def test_a_bad_parquet_run_names_row_or_list(
-    tmp_path: pathlib.Path, changes: dict[str, Any], message: str
-) -> None:
+def test_a_bad_parquet_run_names_row_or_list(tmp_path: pathlib.Path, changes: Any, message: str) -> None:
     # a row that is left out may leave a gap in the ranks too
     assert errors_of(parquet(tmp_path, **changes))[0].endswith(message)
 
@@ -186,9 +182,7 @@ def test_a_bad_parquet_run_names_row_or_list(
          "run 'r', query 'q1': document 'd' is in"),
     ],
 )  # fmt: skip
-def test_a_bad_record_is_named_by_its_line(
-    tmp_path: pathlib.Path, record: dict[str, Any], message: str
-) -> None:
+def test_a_bad_record_is_named_by_its_line(tmp_path: pathlib.Path, record: Any, message: str) -> None:
     good = {"query_id": "q0", "documents": [{"text": "a"}]}
     (error,) = errors_of(lines(tmp_path, good, {"query_id": "q1", **record}))
     assert error.startswith(f"FILE:2: {message}")
@@ -198,9 +192,8 @@ def entries_of(rows: list[tuple[str, str, int, str, str | None, str | None]]) ->
     names = ("run_id", "query_id", "rank", "doc_id", "title", "text")
     frame = pl.DataFrame(rows, schema={name: ENTRY_COLUMNS[name] for name in names}, orient="row")
     nulls = {name: kind for name, kind in ENTRY_COLUMNS.items() if name not in names}
-    return frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in nulls.items()).select(
-        ENTRY_COLUMNS.names()
-    )
+    filled = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in nulls.items())
+    return filled.select(ENTRY_COLUMNS.names())
 
 
 def corpus_of(*rows: tuple[str, str | None, str, str]) -> pl.DataFrame:
@@ -231,9 +224,8 @@ def test_two_texts_under_one_id_are_one_error_with_both_and_their_sources() -> N
 
 def test_a_blank_title_is_unknown_and_does_not_contradict() -> None:
     diagnostics = Diagnostics()
-    entries = entries_of(
-        [("a", "q", 1, "d1", " ", "one"), ("b", "q", 1, "d1", "One", "one"), ("b", "q", 2, "d2", None, "two")]
-    )
+    of_b = [("b", "q", 1, "d1", "One", "one"), ("b", "q", 2, "d2", None, "two")]
+    entries = entries_of([("a", "q", 1, "d1", " ", "one"), *of_b])
     assert with_texts(corpus_of(("d2", "p", "Two", "two")), entries, diagnostics).rows() == [
         ("d2", "p", "Two", "two"),
         ("d1", None, "One", "one"),
@@ -263,9 +255,7 @@ TEXTS = st.sampled_from(["a", "b"])
     documents=st.lists(st.tuples(NAMES, TITLES, TEXTS), max_size=8),
     passages=st.lists(st.tuples(NAMES, TITLES, TEXTS), max_size=4, unique_by=lambda row: row[0]),
 )
-def test_the_union_holds_each_document_once_or_names_it(
-    documents: list[tuple[str, str | None, str]], passages: list[tuple[str, str | None, str]]
-) -> None:
+def test_the_union_holds_each_document_once_or_names_it(documents: Any, passages: Any) -> None:
     corpus = corpus_of(*((doc_id, "p", title or "", text) for doc_id, title, text in passages))
     entries = entries_of([("r", "q", rank, *row) for rank, row in enumerate(documents, 1)])
     diagnostics = Diagnostics()
@@ -287,9 +277,8 @@ def test_the_union_holds_each_document_once_or_names_it(
 def test_the_table_of_latencies_has_median_and_95th_percentile() -> None:
     random = np.random.default_rng(3)
     values = random.exponential(0.1, 41)
-    seconds = pl.DataFrame(
-        {"run_id": "slow", "query_id": [f"q{number}" for number in range(41)], "seconds": values}
-    )
+    names = [f"q{number}" for number in range(41)]
+    seconds = pl.DataFrame({"run_id": "slow", "query_id": names, "seconds": values})
     queries = pl.DataFrame({"query_id": [f"q{number}" for number in range(40)], "dataset": "nq"})
     utility = {"run_id": ["slow", "slow", "unknown"], "depth": [1, 5, 5], "mean": [0.9, 0.25, 0.5]}
     fixed = {

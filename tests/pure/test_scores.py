@@ -297,9 +297,8 @@ def test_equal_rows_are_scored_once() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, -0.1, 1.5, None, "1"])
 def test_a_value_outside_0_to_1_names_the_score_and_the_value(value: object) -> None:
-    with pytest.raises(
-        ValueError, match=rf"score 'outside' returned {value!r}; allowed: a number in \[0, 1\]"
-    ):
+    message = rf"score 'outside' returned {value!r}; allowed: a number in \[0, 1\]"
+    with pytest.raises(ValueError, match=message):
         score_outputs(["x"], [["g"]], outside_score(value))
 
 
@@ -312,9 +311,8 @@ def test_a_score_declared_binary_may_not_give_a_half() -> None:
 def test_score_named() -> None:
     assert score_named("token_f1").function is token_f1
     assert score_named(f"{__name__}:HALF") is HALF
-    with pytest.raises(
-        ValueError, match="unknown score 'f1'; known: abstained, accuracy, char_f1, exact_match"
-    ):
+    message = "unknown score 'f1'; known: abstained, accuracy, char_f1, exact_match"
+    with pytest.raises(ValueError, match=message):
         score_named("f1")
     with pytest.raises(ValueError, match="is a str, not an"):
         score_named(f"{__name__}:NOT_A_SCORE")

@@ -231,9 +231,7 @@ def test_in_english_what_matches_by_kilts_rule_matches(gold: str, output: str) -
 
 
 @given(odd_texts, odd_texts, languages, st.sampled_from(["exact_match", "token_f1", "char_f1"]))
-def test_scores_of_two_texts_are_symmetric_and_within_0_and_1(
-    output: str, gold: str, language: str, name: str
-) -> None:
+def test_scores_of_two_texts_are_symmetric(output: str, gold: str, language: str, name: str) -> None:
     assume(output.strip() and gold.strip())
     score = score_named(in_language(name, language))
     value = score.function(output, [gold])
@@ -294,13 +292,6 @@ No, answer is not present.
 No answer found in the contexts.
 I don't know (unless [3] is meant, in which case the answer would be "Yes, answer is present")
 I am not able to answer this.
-No answer.
-Answer: unknown
-NOT SPECIFIED
-Not mentioned.
-The answer is not given.
-No relevant information found.
-n/a.
 """
 ANSWERING = """
 Paris
@@ -319,13 +310,16 @@ Do you know the answer?
 He did not answer the phone.
 The passage does not only mention Paris but also Rome.
 Congress is responsible for issues not mentioned in the Constitution.
-No Answer
-Unknown Pleasures
-Na
-There is no doubt that it is Paris.
-It is not available.
-N/A Corp
 """
+PHRASES = "No answer.", "Answer: unknown", "NOT SPECIFIED", "The answer is not given.", "n/a.", "No mention"
+NAMES = (
+    "No Answer",
+    "Unknown Pleasures",
+    "Na",
+    "N/A Corp",
+    "It is not available.",
+    "There is no doubt it is Rome",
+)
 
 
 @pytest.mark.parametrize(
@@ -333,6 +327,8 @@ N/A Corp
     [
         *((line, 1.0) for line in ABSTAINING.strip().splitlines()),
         *((line, 0.0) for line in ANSWERING.strip().splitlines()),
+        *((line, 1.0) for line in PHRASES),
+        *((line, 0.0) for line in NAMES),
         ("[1] I don't know\n[2] Yes, answer is present", 0.0),
         ("", 0.0),
         (" \n", 0.0),

@@ -146,9 +146,8 @@ def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
             values[name] = _each_at(record.values, path.split("."))
         except LookupError:
             known = ", ".join(record.values) or "none"
-            record.fault(
-                f"missing field {path}", f"question_fields.{name}: no field {path}; the record has {known}"
-            )
+            text = f"question_fields.{name}: no field {path}; the record has {known}"
+            record.fault(f"missing field {path}", text)
     return replace(record, values=values)
 
 

@@ -72,9 +72,8 @@ def _add(judged: dict[str, dict[str, int]], record: Record, query: str, document
         return f"score {score!r} is not a whole number"
     earlier = judged.setdefault(query_id, {}).setdefault(doc_id, int(whole[1]))
     if earlier != int(whole[1]):
-        return (
-            f"query {query_id!r}, document {doc_id!r}: score {score} here, and {earlier} in an earlier line"
-        )
+        which = f"query {query_id!r}, document {doc_id!r}"
+        return f"{which}: score {score} here, and {earlier} in an earlier line"
     return ""
 
 

@@ -238,9 +238,8 @@ class _Loading:
         if is_chosen:
             self.diagnostics.warning("questions without a line in the qrels, left out", question.query_id)
         elif not question.page_sets:
-            self.diagnostics.warning(
-                "questions without a line in the qrels and without gold passages", question.query_id
-            )
+            kind = "questions without a line in the qrels and without gold passages"
+            self.diagnostics.warning(kind, question.query_id)
         return not is_chosen
 
     def _report_unknown(self, record: Record) -> None:
@@ -255,10 +254,8 @@ class _Loading:
 
     def _check(self, question: Question, name: str, record: Record, form: str) -> None:
         label = f"query {question.query_id!r}"
-        if question.num_empty_answers:
-            self.diagnostics.warning(
-                "empty answers, left out", question.query_id, count=question.num_empty_answers
-            )
+        if count := question.num_empty_answers:
+            self.diagnostics.warning("empty answers, left out", question.query_id, count=count)
         if not question.answers:
             unread = unread_fields(record.values, [])
             others = {"kilt": "question: input, ", "beir": "question: text, "}
@@ -305,16 +302,14 @@ class _Loading:
         """Record an error for qrels that give no question its gold passages."""
         if fault := numbering_fault(self.locations, self.qrels):
             self.diagnostics.error("qrels with another numbering", f"{', '.join(paths)}: {fault}")
-        if not self.qrels or self.uses_qrels:
-            return
-        names, text = ", ".join(paths), ""
-        if self.unjudged:
+        text = ""
+        if self.qrels and not self.uses_qrels and self.unjudged:
             ids = f"such as {next(iter(self.qrels))!r} against {self.unjudged!r}"
             text = f"has no query in common with the questions ({ids})"
-        elif self.questions:
+        elif self.qrels and not self.uses_qrels and self.questions:
             text = "unused qrels: every question lists its gold passages itself (gold_doc_ids)"
         if text:
-            self.diagnostics.error("unused qrels", f"{names}: {text}")
+            self.diagnostics.error("unused qrels", f"{', '.join(paths)}: {text}")
 
     def join_triviaqa(self, paths: list[str]) -> None:
         """Fill in the questions that KILT's TriviaQA files omit."""

@@ -94,12 +94,11 @@ def _question(record: Record, values: dict[str, Any], given: GoldAnswers, **fiel
         impossible=given.is_impossible,
     )
     if not (question.gold or question.page_sets):
-        names = [name for name, value in values.items() if value and _LIKE_GOLD.fullmatch(name)]
+        known = [name for name, value in values.items() if value and name != GOLD_FIELD]
+        names = filter(_LIKE_GOLD.fullmatch, known)
         advice = f"which is not read. Call it {GOLD_FIELD}, a list of ids, to read it; queries"
-        notes = [
-            f"gold passages, it seems, in the field {name}, {advice}" for name in names if name != GOLD_FIELD
-        ]
-        question = replace(question, notes=(*question.notes, *notes))
+        others = (f"gold passages, it seems, in the field {name}, {advice}" for name in names)
+        question = replace(question, notes=(*question.notes, *others))
     facts, problem = parse_facts(values.get(FACTS_FIELD))
     if problem:
         record.fault(f"wrong {FACTS_FIELD}", f"query {question.query_id!r}: {problem}")
@@ -183,9 +182,8 @@ def beir_question(record: Record) -> Question:
             record.fault("wrong metadata", f"metadata is {shown(metadata)}; it must be an object")
         metadata = {}
     values = {**record.values, **metadata}
-    return _question(
-        record, values, gold_answers(values), query_id=record.identifier("_id"), text=record.text("text")
-    )
+    fields = {"query_id": record.identifier("_id"), "text": record.text("text")}
+    return _question(record, values, gold_answers(values), **fields)
 
 
 def plain_question(record: Record) -> Question:

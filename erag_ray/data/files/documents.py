@@ -92,9 +92,8 @@ def _of_mapping(values: Mapping[Any, Any]) -> Document:
     text = next((values[name] for name in TEXT_KEYS if not is_missing(values.get(name))), None)
     if doc_id is None and text is None:
         raise ValueError(f"neither an id nor a text in {', '.join(map(str, values)) or 'an empty mapping'}")
-    metadata: Any = next(
-        (values[name] for name in METADATA_KEYS if isinstance(values.get(name), Mapping)), {}
-    )
+    metadatas = (values[name] for name in METADATA_KEYS if isinstance(values.get(name), Mapping))
+    metadata: Any = next(metadatas, {})
     document = _with_metadata(doc_id, key, text, values.get("title"), values.get("score"), metadata)
     if document.doc_id is None:
         for name in lookalikes(str(key) for key, value in values.items() if identifier(value) is not None):
@@ -121,9 +120,8 @@ def _of_sequence(value: Sequence[Any], bare: str) -> Document:
     if isinstance(second, str):
         return _checked(checked_id(first, "id"), "id", second, None, *(score or [None]))
     if score or not (is_missing(second) or finite(second) is not None):
-        raise ValueError(
-            f"a document is {shown(value)}: its second entry is neither a text nor a finite number"
-        )
+        text = "its second entry is neither a text nor a finite number"
+        raise ValueError(f"a document is {shown(value)}: {text}")
     if bare == "text" and isinstance(first, str):
         raise ValueError(f"a document is {shown(value)}: its second entry is not the text")
     return replace(document_of(first, bare=bare), score=finite(second))

@@ -86,11 +86,7 @@ def listed(paths: Paths) -> list[str]:
 
 
 def open_bytes(path: str) -> IO[bytes]:
-    """The bytes of a file, decompressed where it is gzip, whatever its name.
-
-    Raises:
-        OSError: it cannot be opened, or is not a text file by its first bytes.
-    """
+    """The bytes of a file, decompressed where it is gzip, whatever its name; OSError if it is not a text file."""
     if not _is_gzip(path):
         start = start_of(path, 4)
         for text in (text for magic, text in _NO_TEXT.items() if start.startswith(magic)):
@@ -145,9 +141,8 @@ def read_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Itera
                     yield number, line
     except (EOFError, zlib.error, OSError) as error:
         reached = f" after line {number:,}" if number else ""
-        diagnostics.error(
-            f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error, path)}"
-        )
+        text = f"{path}: cannot be read{reached}: {_reason(error, path)}"
+        diagnostics.error(f"unreadable file {path}", text)
 
 
 def _reason(error: Exception, path: str) -> str:

@@ -77,11 +77,9 @@ def _is_json(line: str) -> bool:
 
 def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnostics) -> Iterator[Record]:
     if isinstance(values, dict):
-        keys = ", ".join(list(values)[:5])
-        text = f"{path}:1: one JSON object over several lines, with the keys {keys}"
-        diagnostics.error(
-            f"wrong {path}", f"{text}. Write one object a line (JSON Lines), or a list of objects"
-        )
+        text = f"{path}:1: one JSON object over several lines, with the keys {', '.join([*values][:5])}. "
+        text += "Write one object a line (JSON Lines), or a list of objects"
+        diagnostics.error(f"wrong {path}", text)
         return
     for number, item in enumerate(values, 1):
         if isinstance(item, dict):
@@ -104,13 +102,10 @@ def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[st
         if position == 0 and num_names > (not all(cell.replace(" ", "_").isidentifier() for cell in lower)):
             names = lower
         elif len(cells) == len(names or by_count.get(len(cells), ())):
-            yield Record(
-                dict(zip(names or by_count[len(cells)], cells, strict=True)), path, number, diagnostics
-            )
+            values = dict(zip(names or by_count[len(cells)], cells, strict=True))
+            yield Record(values, path, number, diagnostics)
         elif position == 0 and "\t" not in line:
-            text = (
-                f"{path}:{number}: columns without tabs, such as between commas, are not read. {AS_PARQUET}"
-            )
+            text = f"{path}:{number}: columns without tabs, such as between commas. {AS_PARQUET}"
             diagnostics.error(f"bad lines in {path}", text)
             return
         else:

@@ -90,8 +90,7 @@ def _articles(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
         return []
     data = content.get("data") if isinstance(content, dict) else None
     if not isinstance(data, list) or not all(isinstance(article, dict) for article in data):
-        diagnostics.error(
-            f"wrong {path}", f'{path}: not in the format of SQuAD: it has no list of objects "data"'
-        )
+        text = f'{path}: not in the format of SQuAD: it has no list of objects "data"'
+        diagnostics.error(f"wrong {path}", text)
         return []
     return data

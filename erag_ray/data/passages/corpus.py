@@ -108,9 +108,8 @@ def make_corpus(
         work.write_bytes(b"", made_from)
     todo = undone(work, "reports", ".json", len(pieces), REPORT_FORM)
     do(Tasks(worker=SplitPages, settings=settings, numbers=todo, noun="pieces of pages split"))
-    reports = [
-        json.loads(work.read_bytes("reports", f"{part(number)}.json")) for number in range(len(pieces))
-    ]
+    names = (f"{part(number)}.json" for number in range(len(pieces)))
+    reports = [json.loads(work.read_bytes("reports", name)) for name in names]
     diagnostics = _diagnostics(reports, work, pieces)
     if diagnostics.num_errors:
         work.delete_folder()

@@ -104,12 +104,10 @@ def _files_of(path: str, diagnostics: Diagnostics) -> list[str]:
 
 def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
     """Record an error for each repetition of an id; return whether there is any."""
-    repeated = seen.filter(pl.col("doc_id").is_duplicated()).with_columns(
-        location=pl.format("{}:{}", pl.col("path").cast(pl.String), "line")
-    )
-    later = repeated.with_columns(first=pl.col("location").first().over("doc_id")).filter(
-        ~pl.col("doc_id").is_first_distinct()
-    )
+    location = pl.format("{}:{}", pl.col("path").cast(pl.String), "line")
+    repeated = seen.filter(pl.col("doc_id").is_duplicated()).with_columns(location=location)
+    firsts = repeated.with_columns(first=pl.col("location").first().over("doc_id"))
+    later = firsts.filter(~pl.col("doc_id").is_first_distinct())
     text = "{location}: doc_id {doc_id!r} repeats the one at {first}"
     diagnostics.error_rows("repeated doc_ids in the passages", later, text)
     return later.height > 0

@@ -114,9 +114,8 @@ def records_by_query(file: RunFile, keys: IdKeys) -> Iterator[tuple[Record, str]
         query_id = record.identifier(keys)
         first = locations.setdefault(query_id, record.location)
         if query_id and first != record.location:
-            record.fault(
-                "repeated ids", f"query {query_id!r} of run {file.name!r} repeats the one at {first}"
-            )
+            text = f"query {query_id!r} of run {file.name!r} repeats the one at {first}"
+            record.fault("repeated ids", text)
         run_id = identifier(next((record.values[key] for key in RUN_IDS.among(record.values)), None))
         if run_id not in firsts and firsts:
             other, location = next(iter(firsts.items()))

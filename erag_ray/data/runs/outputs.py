@@ -61,9 +61,8 @@ def load_outputs(
         is_repeated = location != record.location
         if is_repeated and (row["run_id"] or output != row["output"]):
             which = f"run {row['run_id']!r}" if row["run_id"] else f"document {row['doc_id']!r}"
-            record.fault(
-                "repeated outputs", f"query {row['query_id']!r}, {which}: repeats the output at {location}"
-            )
+            text = f"query {row['query_id']!r}, {which}: repeats the output at {location}"
+            record.fault("repeated outputs", text)
         if not record.faulty and not is_repeated:
             rows.append(row)
     documents = [(*of_list, *document) for of_list, (one, _) in lists.items() for document in one]
@@ -94,19 +93,15 @@ def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[s
     item = item_of(record)
     has_no_list = item["run_id"] in ("", NO_PASSAGES)
     if "output" not in values:
-        record.fault(
-            "records without output", f"no output, only {', '.join(values)}; write null for a missing one"
-        )
+        text = f"no output, only {', '.join(values)}; write null for a missing one"
+        record.fault("records without output", text)
     depth = values.get("depth")
     if depth is None or has_no_list:
         is_list_known = item["run_id"] in runs or bool({"documents", "doc_ids"} & {*values})
         depth = depths[-1] if is_list_known and not has_no_list else 0
     elif isinstance(depth, bool | list | dict) or depth not in depths:
-        known = ", ".join(map(str, depths))
-        text = (
-            f"depth is {shown(depth)}, but the lists of the job have {known} documents; set end_to_end_depths"
-        )
-        record.fault("other depths", text)
+        lists = f"the lists of the job have {', '.join(map(str, depths))} documents"
+        record.fault("other depths", f"depth is {shown(depth)}, but {lists}; set end_to_end_depths")
     return {
         **item,
         "depth": depth,

@@ -119,14 +119,12 @@ def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
         return table
     titles: Iterable[str | None] = table["title"] if "title" in table.columns else [None] * table.height
     hashes = [text_id(title, text) for title, text in zip(titles, table["text"], strict=True)]
-    hashed = table.with_columns(
-        hashed=pl.when(~_is_filled("doc_id")).then(pl.Series(hashes, dtype=pl.String))
-    )
+    text_ids = pl.Series(hashes, dtype=pl.String)
+    hashed = table.with_columns(hashed=pl.when(~_is_filled("doc_id")).then(text_ids))
     order = "rank" if "rank" in table.columns else "row"
     counts = hashed.select(pl.col("hashed").cum_count().over("query_id", "hashed", order_by=order))["hashed"]
-    numbered = [
-        doc_id and numbered_id(doc_id, count) for doc_id, count in zip(hashed["hashed"], counts, strict=True)
-    ]
+    pairs = zip(hashed["hashed"], counts, strict=True)
+    numbered = [doc_id and numbered_id(doc_id, count) for doc_id, count in pairs]
     return table.with_columns(doc_id=pl.coalesce(pl.Series(numbered, dtype=pl.String), "doc_id"))
 
 
@@ -135,9 +133,8 @@ def _without_constant_rank(table: pl.DataFrame) -> pl.DataFrame:
     if "rank" not in table.columns or not table["score"].count():
         return table
     is_constant = (pl.col("rank").n_unique() == 1) & (pl.len() > 1)
-    lists = (
-        table.group_by("query_id").agg(is_constant.alias("constant"), num=pl.len()).filter(pl.col("num") > 1)
-    )
+    lists = table.group_by("query_id").agg(is_constant.alias("constant"), num=pl.len())
+    lists = lists.filter(pl.col("num") > 1)
     return table.drop("rank") if lists.height and lists["constant"].all() else table
 
 

@@ -39,15 +39,13 @@ def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
     if "output" not in record.values:
         named = [key for key, value in record.values.items() if isinstance(value, list)]
         advice = f". Lists with texts are under documents, not {named[0]}" if named else ""
-        record.fault(
-            "predictions without output", f"query {query_id!r} of run {name!r} has no output{advice}"
-        )
+        text = f"query {query_id!r} of run {name!r} has no output{advice}"
+        record.fault("predictions without output", text)
     lists = [record.objects("provenance", output) for output in record.objects("output")]
     filled = [sources for sources in lists if sources]
     if len(filled) > 1:
-        record.fault(
-            "several lists", f"query {query_id!r} of run {name!r} has {len(filled)} provenance lists, not one"
-        )
+        text = f"query {query_id!r} of run {name!r} has {len(filled)} provenance lists, not one"
+        record.fault("several lists", text)
     ids = ListIds()
     for source in filled[0] if filled else ():
         entry = _entry(source, record)
@@ -113,9 +111,7 @@ def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diag
             has_other_text & pl.col("same_text").is_null(),
         ),
     ):
-        names = resolved.filter(rows).select(
-            pl.format("{}: {}", "query_id", pl.coalesce("page_id", "doc_id"))
-        )
-        diagnostics.warn_each(kind, names.to_series())
+        name = pl.format("{}: {}", "query_id", pl.coalesce("page_id", "doc_id"))
+        diagnostics.warn_each(kind, resolved.filter(rows).select(name).to_series())
     rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(list_key)
     return resolved.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())

@@ -63,9 +63,8 @@ def with_texts(corpus: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnos
     for noun in ("text", "title"):
         _report_differing(rows, noun, diagnostics)
     titled = pl.col("title").filter(_is_titled()).first().fill_null("")
-    first = rows.group_by("doc_id", maintain_order=True).agg(
-        pl.col("page_id").drop_nulls().first(), titled, pl.col("text").first()
-    )
+    values = (pl.col("page_id").drop_nulls().first(), titled, pl.col("text").first())
+    first = rows.group_by("doc_id", maintain_order=True).agg(*values)
     return first.select(CORPUS_COLUMNS.names()).cast(CORPUS_COLUMNS)
 
 
@@ -87,9 +86,8 @@ def _described(pair: Sequence[dict[str, object]], noun: str) -> str:
     one, other = (str(row[noun]) for row in pair)
     differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     start = max(0, next(differing, min(len(one), len(other))) - SAME_CHARACTERS)
-    first, second = (
-        f"{_cut(text, start)} ({_source(row)})" for text, row in zip((one, other), pair, strict=True)
-    )
+    rows = zip((one, other), pair, strict=True)
+    first, second = (f"{_cut(text, start)} ({_source(row)})" for text, row in rows)
     document = pair[0]["doc_id"]
     return (
         f"document {document!r} has two {noun}s: {first} and {second}. Give each {noun} an id of its own, or leave "

@@ -39,9 +39,8 @@ def trec_qrels(labels: pl.DataFrame, threshold: float | None = None) -> bytes:
     repeated = judged.filter(pl.struct("query_id", "doc_id").is_duplicated())
     if repeated.height:
         query, doc = repeated.select("query_id", "doc_id").row(0)
-        raise ValueError(
-            f"query {query!r}, document {doc!r} has several labels; write one annotator at a time"
-        )
+        which = f"query {query!r}, document {doc!r}"
+        raise ValueError(f"{which} has several labels; write one annotator at a time")
     graded = judged.filter(~pl.col("label").is_in([0.0, 1.0]))
     if threshold is None and graded.height:
         raise ValueError(f"graded labels such as {graded['label'][0]} need a threshold to become qrels")
@@ -54,9 +53,8 @@ def _check_ids(table: pl.DataFrame, *columns: str) -> None:
         ids = table[column]
         bad = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]") | (ids == ""))
         if len(bad):
-            raise ValueError(
-                f"{column} {bad[0]!r} is empty or contains white space, which TREC files do not allow"
-            )
+            text = "is empty or contains white space, which TREC files do not allow"
+            raise ValueError(f"{column} {bad[0]!r} {text}")
 
 
 def _lines(rows: pl.DataFrame) -> bytes:

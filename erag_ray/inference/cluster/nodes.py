@@ -72,9 +72,8 @@ def wait_for_gpus(count: int | None, timeout: float | None) -> None:
     while (num_gpus := num_gpus_of(nodes := nodes_alive())) < (count or 0):
         if timeout is not None and time.monotonic() > start + timeout:
             waited = f"after {timeout:.0f} s (placement_timeout): {described(nodes)}"
-            raise JobError(
-                f"wait_for_gpus: {count}, but the cluster has {num_gpus} {waited}; start the job again"
-            )
+            text = f"the cluster has {num_gpus} {waited}; start the job again"
+            raise JobError(f"wait_for_gpus: {count}, but {text}")
         if num_gpus != last_count:
             logger.info("waiting for GPUs: %d of %d are here", num_gpus, count)
         last_count = num_gpus

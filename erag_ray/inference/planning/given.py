@@ -73,9 +73,8 @@ def given_answers(
         # by the outputs themselves
         digest = frame_digests({"given": inputs.given})["given"]
         readers = dict.fromkeys(inputs.datasets, f"given-{digest[:16]}")
-    datasets = inputs.queries.select(
-        "query_id", reader=pl.col("dataset").replace_strict(readers, return_dtype=pl.String)
-    )
+    reader = pl.col("dataset").replace_strict(readers, return_dtype=pl.String)
+    datasets = inputs.queries.select("query_id", reader=reader)
     return (
         joined.join(datasets, on="query_id", maintain_order="left")
         .with_columns(

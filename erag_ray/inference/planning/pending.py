@@ -189,9 +189,8 @@ def pending(
     missing = requests.join(cached, on=KEY_COLUMNS, how="anti", maintain_order="left")
     distinct = missing.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
     text_keys = [xxhash.xxh3_64_intdigest(text_hash(question)) for question in queries["question"]]
-    numbered = queries.select("query_id", text_key=pl.Series(text_keys, dtype=pl.UInt64)).with_row_index(
-        "query_row"
-    )
+    keyed = queries.select("query_id", text_key=pl.Series(text_keys, dtype=pl.UInt64))
+    numbered = keyed.with_row_index("query_row")
     joined = distinct.join(numbered, on="query_id", how="left", maintain_order="left")
     ordered = joined.sort("text_key", *KEY_COLUMNS)
     sees_order = {use.model: use.sees_order for use in uses.values()}
@@ -279,12 +278,10 @@ def count_requests(
         rows = named.with_columns(lists=pl.coalesce("purpose", "lists"), has_purpose=has_purpose)
     by = ["kind", "lists"]
     totals = rows.group_by(by).agg(asked=pl.len())
-    distinct = rows.sort("has_purpose", "lists", maintain_order=True).unique(
-        [*KEY_COLUMNS, "kind"], keep="first", maintain_order=True
-    )
-    marked = distinct.select(*KEY_COLUMNS, *by).join(
-        cached.with_columns(is_cached=pl.lit(True)), on=KEY_COLUMNS, how="left"
-    )
+    ordered = rows.sort("has_purpose", "lists", maintain_order=True)
+    distinct = ordered.unique([*KEY_COLUMNS, "kind"], keep="first", maintain_order=True)
+    known = cached.with_columns(is_cached=pl.lit(True))
+    marked = distinct.select(*KEY_COLUMNS, *by).join(known, on=KEY_COLUMNS, how="left")
     is_cached = pl.col("is_cached").fill_null(False)
     counts = marked.group_by(by).agg(distinct=pl.len(), cached=is_cached.sum(), new=(~is_cached).sum())
     joined = totals.join(counts, on=by, how="left").with_columns(

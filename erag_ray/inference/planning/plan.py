@@ -214,9 +214,8 @@ def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     for spec in dict.fromkeys(request_specs(config.annotators)):
         if spec.kind.role == "reader":
             # a list of documents may come from any table of the evidence
-            lists = spec.lists(of_reader).join(
-                of_reader.queries, on="query_id", how="semi", maintain_order="left"
-            )
+            queries = of_reader.queries
+            lists = spec.lists(of_reader).join(queries, on="query_id", how="semi", maintain_order="left")
         else:
             lists = spec.lists(evidence)
         kind = pl.lit(spec.kind.name).alias("kind")

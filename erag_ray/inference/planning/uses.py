@@ -90,9 +90,8 @@ def _config_of(role: Role, config: JobConfig) -> ReaderConfig:
     if role == "reader":
         return config.reader
     if config.auxiliary_reader is None:
-        raise InputError(
-            ["auxiliary_reader: erag_auxiliary and the like need it; set auxiliary_reader.kind and .model"]
-        )
+        text = "erag_auxiliary and the like need it; set auxiliary_reader.kind and .model"
+        raise InputError([f"auxiliary_reader: {text}"])
     return config.auxiliary_reader
 
 

@@ -137,9 +137,8 @@ class EncodeTexts:
                 vectors = vectors.astype(np.float16)
         if not np.isfinite(vectors).all():
             row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
-            raise JobError(
-                f"the encoder returns a vector beyond the range of half precision for the {self._role} {texts[row]!r}"
-            )
+            text = f"for the {self._role} {texts[row]!r}"
+            raise JobError(f"the encoder returns a vector beyond the range of half precision {text}")
         write_array(vectors, self._folder, "vectors", f"{part(number)}.npy")
 
 
@@ -192,9 +191,8 @@ class Shard:
     def __init__(self, index: Folder, number: int, parts_per_shard: int) -> None:
         num_parts, texts_per_part = parts_of(index)
         numbers = range(number * parts_per_shard, min((number + 1) * parts_per_shard, num_parts))
-        self.vectors = np.concatenate(
-            [open_array(index, "vectors", f"{part(part_number)}.npy") for part_number in numbers]
-        )
+        names = (f"{part(part_number)}.npy" for part_number in numbers)
+        self.vectors = np.concatenate([open_array(index, "vectors", name) for name in names])
         self._start = numbers.start * texts_per_part
         self._on_gpu = hasattr(faiss, "index_cpu_to_gpu") and faiss.get_num_gpus() > 0
         self._faiss = _flat(self.vectors, on_gpu=self._on_gpu)

@@ -74,9 +74,8 @@ class ByVectors(Retriever):
 def _candidates(run: Run, queries: pl.DataFrame) -> pl.DataFrame:
     """Return the documents of the run that is scored again, down to ``candidates``."""
     config = run.retriever.config
-    return (
-        run.others[config.of[0]].read(queries).filter(pl.col("rank") <= (config.candidates or run.job.depth))
-    )
+    depth = config.candidates or run.job.depth
+    return run.others[config.of[0]].read(queries).filter(pl.col("rank") <= depth)
 
 
 def _vectors(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
@@ -168,8 +167,7 @@ class ScorePairs:
             convert_to_numpy=True,
         )
         if np.ndim(scores) != 1:
-            raise InputError(
-                [f"the cross-encoder returns {np.shape(scores)[1]} scores for each pair, not one"]
-            )
+            count = np.shape(scores)[1]
+            raise InputError([f"the cross-encoder returns {count} scores for each pair, not one"])
         column = pl.Series(np.asarray(scores, dtype=np.float64))
         write_frame(pairs.with_columns(score=column), self._work, "found", f"{part(number)}.parquet")

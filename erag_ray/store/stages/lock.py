@@ -139,7 +139,6 @@ def _only_lease(folder: Folder) -> Iterator[Lease]:
             time.sleep(LOOK_SECONDS)
         lease.tell(has_folder=True)
         if lease.is_lost:
-            raise InputError(
-                [f"out: another job has taken {folder.root}; wait for it, or choose another out"]
-            )
+            text = f"another job has taken {folder.root}; wait for it, or choose another out"
+            raise InputError([f"out: {text}"])
         yield lease
