@@ -38,7 +38,8 @@ def read_predictions(file: RunFile) -> pl.DataFrame:
 def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
     if "output" not in record.values:
         named = [key for key, value in record.values.items() if isinstance(value, list)]
-        advice = f". Lists with texts are under documents, not {named[0]}" if named else ""
+        rows = ". Rows of single documents are read from Parquet" if "rank" in record.values else ""
+        advice = f". Lists with texts are under documents, not {named[0]}" if named else rows
         text = f"query {query_id!r} of run {name!r} has no output{advice}"
         record.fault("predictions without output", text)
     lists = [record.objects("provenance", output) for output in record.objects("output")]
@@ -69,12 +70,8 @@ def _entry(source: dict[str, Any], record: Record) -> _Entry:
     if doc_id is None and page_id is None:
         record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
     page = page_key(page_id) if page_id is not None else None
-    return (
-        doc_id,
-        finite(source.get("score")),
-        page,
-        text if isinstance(text, str) and page is not None else None,
-    )
+    page_text = text if isinstance(text, str) and page is not None else None
+    return doc_id, finite(source.get("score")), page, page_text
 
 
 def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> pl.DataFrame:
