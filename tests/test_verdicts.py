@@ -232,7 +232,7 @@ def test_corrected_means_are_those_of_people() -> None:
             [{"query_id": "q1", "run": "a", "verdict": 1}] * 2,
             [":2", "repeats the verdict at", "name each annotator"],
         ),
-        ([{"query_id": "q1", "run": "a", "verdict": 1, "annotator": "A"}] * 2, [":2", "by 'A'"]),
+        ([{"query_id": "q1", "run": "a", "verdict": 1, "annotator": one} for one in ("7", 7.0)], ["by '7'"]),
     ],
 )
 def test_what_is_wrong_with_verdicts_is_named(tiny: Tiny, records: Any, words: list[str]) -> None:

@@ -18,7 +18,7 @@ from erag_ray.analyses.parts.model import Figure, Finding, Format, Part, Table
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
 from erag_ray.config.job import JobConfig
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.ids import is_missing, numbering_fault, shown
+from erag_ray.data.files.ids import identifier, is_missing, numbering_fault, shown
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
 from erag_ray.data.runs.outputs import item_of
@@ -72,7 +72,7 @@ def _row(record: Record) -> dict[str, Any]:
     return {
         **item,
         "depth": 0 if item["doc_id"] else depth,
-        "rater": "" if is_missing(rater) else str(rater),
+        "rater": "" if is_missing(rater) else identifier(rater) or str(rater),
         "verdict": bool(verdict),
     }
 
