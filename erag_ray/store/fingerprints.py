@@ -73,10 +73,9 @@ def frame_digest(frame: pl.DataFrame) -> str:
 
 
 def file_stamp(path: str) -> str:
-    """Return size and time of a file, which detect changes; for a folder, those of its manifest.
+    """Return size and time of a file, which detect changes; for a folder, with the names of its files.
 
-    For a folder without a manifest, the stamp covers names, sizes and times of its files; for a dataset (``hf:NAME``),
-    its rows.
+    For a dataset (``hf:NAME``), the stamp covers its rows.
     """
     try:
         return dataset_stamp(path) if is_dataset(path) else _stamp(Folder(path))
@@ -91,8 +90,6 @@ def _stamp(folder: Folder) -> str:
     if info.type == pafs.FileType.NotFound:
         return NOT_LOCAL
     stamps = {file.base_name: _stamp_of(file) for file in folder.infos() if file.is_file}
-    if "manifest.json" in stamps:
-        return stamps["manifest.json"]
     return f"{len(stamps)} files, {fingerprint(list(stamps.items()))}"
 
 
