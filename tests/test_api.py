@@ -233,8 +233,9 @@ def test_what_was_answered_stays_where_a_function_raises(tmp_path: pathlib.Path)
     [
         (lambda prompts: titles(prompts)[:-1], r"\d+ outputs for \d+ prompts"),
         (lambda prompts: "Ada Brunner", "a str, not a list of"),
+        (lambda prompts: b"x" * len(prompts), "a bytes, not a list of"),
         (lambda prompts: None, "a NoneType, not a list of"),
-        (lambda prompts: [None] * len(prompts), "None as output 0, not a text"),
+        (lambda prompts: [["x" * 999]] * len(prompts), r"\['x{195}\.\.\. as output 0, not a text"),
     ],
 )
 def test_outputs_that_cannot_belong_to_the_prompts_end_the_job(function: Outputs, fault: str) -> None:

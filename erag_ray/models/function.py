@@ -22,7 +22,7 @@ from erag_ray.models.loop import LoopThread
 from erag_ray.models.outputs import answer_in
 from erag_ray.prompts.request import Form, Request, Response
 from erag_ray.support.errors import InputError, JobError
-from erag_ray.support.user_code import RESUME_ADVICE
+from erag_ray.support.user_code import RESUME_ADVICE, one_line
 
 Reader = Callable[[list[str]], Sequence[str] | Awaitable[Sequence[str]]]
 """Prompts to as many outputs, in their order; may be async."""
@@ -111,12 +111,12 @@ async def _awaited(outputs: Awaitable[Sequence[str]]) -> Sequence[str]:
 
 def _fault(outputs: object, count: int) -> str:
     """Return what is wrong with the outputs of a function; "" if nothing is."""
-    if isinstance(outputs, str) or not isinstance(outputs, Sequence):
+    if isinstance(outputs, str | bytes | bytearray) or not isinstance(outputs, Sequence):
         return f"a {type(outputs).__name__}, not a list of {count} texts"
     if len(outputs) != count:
         return f"{len(outputs)} outputs for {count} prompts"
     wrong = next((number for number, output in enumerate(outputs) if not isinstance(output, str)), None)
-    return "" if wrong is None else f"{outputs[wrong]!r} as output {wrong}, not a text"
+    return "" if wrong is None else f"{one_line(repr(outputs[wrong]), 200)} as output {wrong}, not a text"
 
 
 def _response(prompt: str, output: str) -> Response:
