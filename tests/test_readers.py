@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import io
 import pathlib
+from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
 import rich.console
 from scipy import stats
 from tiny import kilt_line, passage_line, trec_lines, write_tiny
 
+from erag_ray.analyses.settings import Settings
 from erag_ray.config.job import JobConfig
 from erag_ray.config.keys.messages import KeysError
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.extras.readers.agreement import READER_AGREEMENTS, READER_INTERACTIONS
+from erag_ray.extras.readers.agreement import READER_AGREEMENTS, READER_INTERACTIONS, Sides, label_agreements
 from erag_ray.extras.readers.config import ReadersConfig
 from erag_ray.extras.readers.stage import compare_readers
 from erag_ray.measures.agreement import paired_test
@@ -109,6 +112,20 @@ def test_labels_predict_the_answers_of_another_reader(config: ReadersConfig, rea
     }
     # alone, both readers answer with a document's title; the run "some" alone has labels and answers that vary
     assert found == {("first", "first"): 1.0, ("last", "first"): 1.0}
+
+
+def test_labels_of_several_readers_are_compared_over_the_same_runs_and_questions() -> None:
+    rng = np.random.default_rng(0)
+    scores, labels, others = (rng.integers(0, 3, (COUNT, 2)).astype(float) for _ in range(3))
+    # of the other reader one question failed, and with one run its labels do not vary
+    others[0, 0], others[:, 1] = np.nan, 1.0
+    draws = SimpleNamespace(among=lambda judged: SimpleNamespace(weights=np.ones((9, judged.sum()), int)))
+    columns, names = SimpleNamespace(draws=draws), {"dataset": "d", "score": "exact_match", "depth": 2}
+    sides = Sides(columns, names, ["one", "two"], {"a": scores}, {"a": labels, "b": others})  # type: ignore[arg-type]
+    rows = list(label_agreements(sides, Settings(depths=(2,), measures=None, cutoffs=())))
+    expected = [stats.kendalltau(side[1:, 0], scores[1:, 0]).statistic for side in (labels, others)]
+    assert [row["value"] for row in rows] == pytest.approx(expected)
+    assert [row["num_queries"] for row in rows] == [COUNT - 1] * 2
 
 
 @pytest.mark.parametrize(

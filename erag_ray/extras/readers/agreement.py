@@ -36,7 +36,8 @@ READER_AGREEMENTS = table_schema(
     **TWO_READERS,
 )
 """Kendall's tau-b: of the mean scores of the runs with two readers (about ``order``), and of P by the labels of
-``reader_a`` and the end-to-end score of ``reader_b``, question by question and mean over runs (``labels``)."""
+``reader_a`` and the end-to-end score of ``reader_b``, question by question and mean over runs (``labels``); those of
+one ``reader_b`` are over the same questions and runs."""
 ORDER, OF_LABELS = "order", "labels"
 Row = Mapping[str, object]
 
@@ -126,22 +127,29 @@ def _tau(a: Floats, b: Floats) -> Floats:
 
 
 def label_agreements(sides: Sides, settings: Settings) -> Iterator[Row]:
-    """Yield READER_AGREEMENTS of labels; a run where a column is constant is left out of the mean."""
+    """Yield READER_AGREEMENTS of labels: of all readers over the same questions and runs for each reader's answers.
+
+    A run where the scores or the labels of a reader are constant is left out, and a reader whose labels are so in all.
+    """
     sign = agreement_sign("erag", "P", str(sides.names["score"]))
-    for (labels_of, labels), (reader, scores) in itertools.product(
-        sides.labels.items(), sides.scores.items()
-    ):
-        agreements, num_queries = [], 0
-        for x, y in zip(labels.T, scores.T, strict=True):
-            is_judged = np.isfinite(x + y)
-            weights = sides.columns.draws.among(is_judged).weights
-            agreements.append(resampled_agreement(x[is_judged], y[is_judged], "kendall_tau_b", weights))
-            num_queries = max(num_queries, int(is_judged.sum()))
-        known = [one for one in agreements if one is not None]
-        if known:
+    for reader, scores in sides.scores.items():
+        is_judged = np.isfinite(sum(sides.labels.values(), scores))
+        draws = [sides.columns.draws.among(judged).weights for judged in is_judged.T]
+        agreements = {
+            labels_of: [
+                resampled_agreement(x[judged], y[judged], "kendall_tau_b", weights)
+                for x, y, judged, weights in zip(labels.T, scores.T, is_judged.T, draws, strict=True)
+            ]
+            for labels_of, labels in sides.labels.items()
+        }
+        varying = {labels_of: of_runs for labels_of, of_runs in agreements.items() if any(of_runs)}
+        is_common = [all(of_run) for of_run in zip(*varying.values(), strict=True)]
+        num_queries = max(is_judged.sum(axis=0)[is_common], default=0)
+        for labels_of, of_runs in varying.items() if any(is_common) else ():
+            known = [one for one, is_in_all in zip(of_runs, is_common, strict=True) if one and is_in_all]
             value = sign * float(np.mean([one.value for one in known]))
             interval = percentiles(sign * np.mean([one.values for one in known], axis=0), settings.confidence)
-            yield _row(sides, (OF_LABELS, labels_of, reader), value, interval, num_queries)
+            yield _row(sides, (OF_LABELS, labels_of, reader), value, interval, int(num_queries))
 
 
 def _row(

@@ -14,15 +14,7 @@ from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.paired import pair_name
 from erag_ray.analyses.parts.formats import number, p_text, with_interval
 from erag_ray.analyses.parts.model import Finding, Format, Report, Section, Verdict
-from erag_ray.analyses.parts.shapes import (
-    about,
-    estimate,
-    field,
-    listing,
-    name_field,
-    part_name,
-    rows_of,
-)
+from erag_ray.analyses.parts.shapes import about, estimate, field, listing, name_field, part_name, rows_of
 from erag_ray.analyses.settings import settings_of
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import compare
@@ -105,7 +97,8 @@ def _report(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame]) -
         for one in build_report(result).verdict.datasets
     ]
     alpha = 1 - config.confidence
-    datasets = tables[READER_INTERACTIONS]["dataset"].unique().sort().to_list()
+    # one run has no difference that could depend on the reader
+    datasets = pl.concat(rows["dataset"] for rows in tables.values()).unique().sort().to_list()
     findings = [
         Finding(topic="reader", text=f"{dataset}: {text}" if len(datasets) > 1 else text)
         for dataset in datasets
@@ -153,7 +146,8 @@ def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Itera
     for (one, other), value in labels.items():
         if one != other and value is not None and labels.get((other, other)) is not None:
             shown, itself = (number(tau, drop_zero=True) for tau in (value, labels[other, other]))
-            yield f"labels of {one} predict the answers of {other} with tau-b {shown}, {other}'s labels with {itself}"
+            text = f"labels of {one} predict the answers of {other} with tau-b {shown}, {other}'s labels with {itself}"
+            yield f"{text}, over the same runs"
 
 
 def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], dataset: str) -> Section:
@@ -192,7 +186,8 @@ def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], 
             ),
             caption=f"Kendall's tau-b with its bootstrap {words}. order: of the mean scores of the runs with two "
             "readers. labels: question by question, of P by the labels of reader A and the end-to-end score of "
-            "reader B, mean over runs.",
+            "reader B, mean over runs; for each reader B over the questions with labels of all readers, and the runs "
+            "where no reader's labels are constant.",
             **about(dataset, "agreements", "how far readers agree, and whose labels predict whose answers"),
         ),
     ]
