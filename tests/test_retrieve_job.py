@@ -52,24 +52,11 @@ def test_runs_are_written_sealed_and_taken_by_the_comparison(tiny: Tiny) -> None
     assert entries.filter(query_id="q1")["doc_id"].to_list()[:2] == ["d2", "d1"]
     assert entries["score"].null_count() == 0
     manifest = json.loads(pathlib.Path(run.path).with_suffix(".json").read_text())
-    assert (manifest["config"]["method"], manifest["config"]["k1"], manifest["config"]["b"]) == (
-        "lucene",
-        0.9,
-        0.4,
-    )
+    assert [manifest["config"][name] for name in ("method", "k1", "b")] == ["lucene", 0.9, 0.4]
     assert (manifest["num_queries"], manifest["num_without_list"], manifest["config"]["depth"]) == (7, 1, 3)
     inputs = prepare(tiny.with_config(runs={name: one.path for name, one in made.items()}).config)
     assert inputs.runs.filter(run_id="bm25").height == run.num_rows
     assert any("queries without a list: 1 (q7)" in note for note in inputs.notes)
-
-
-def test_several_question_files_give_one_run(tiny: Tiny) -> None:
-    other = tiny.folder / "other.jsonl"
-    other.write_text(kilt_line("z1", "where is the oldest mill", "Varn", None))
-    (run,) = retrieve(config_of(tiny, queries=[str(tiny.queries), str(other)], retrievers=BM25, dataset=None))
-    rows = pl.read_parquet(run.path)
-    lists = [rows.filter(query_id=name)["doc_id"].to_list() for name in ("q6", "z1")]
-    assert lists[0] == lists[1] != []
 
 
 def test_the_same_again_makes_nothing_and_a_change_makes_what_it_touches(
@@ -271,19 +258,6 @@ def test_another_shard_size_keeps_the_vectors(
     assert "questions/s" in str(made)
 
 
-def test_pages_of_a_folder_are_seen_to_change(tiny: Tiny) -> None:
-    folder = tiny.folder / "pages"
-    folder.mkdir()
-    (folder / "Varn.txt").write_text("the oldest mill is here")
-    config = config_of(tiny, passages=[], knowledge_source=[str(folder)], retrievers=BM25)
-    (made,) = retrieve(config)
-    assert made.num_rows == 1
-    (folder / "Orla.txt").write_text("the river flows through tessel, and a mill")
-    (again,) = retrieve(config)
-    assert "questions/s" in str(again)
-    assert again.num_rows == 3
-
-
 class Strange:
     """A retriever from outside that names a document that is not there."""
 
@@ -362,10 +336,8 @@ def test_other_questions_use_the_index_and_other_passages_do_not(
 def test_an_index_that_is_not_kept_is_gone(tiny: Tiny) -> None:
     config = config_of(tiny, search=SearchConfig(keep_index=False))
     retrieve(config)
-    assert sorted(path.name for path in pathlib.Path(config.out).iterdir() if path.name[0] != "_") == [
-        "runs",
-        "work",
-    ]
+    names = {path.name for path in pathlib.Path(config.out).iterdir() if path.name[0] != "_"}
+    assert names == {"runs", "work"}
 
 
 def test_a_damaged_index_is_named(tiny: Tiny) -> None:
@@ -373,7 +345,7 @@ def test_a_damaged_index_is_named(tiny: Tiny) -> None:
     retrieve(config)
     damaged = pathlib.Path(config.out, "indexes", "bm25", "data.npy")
     damaged.write_bytes(damaged.read_bytes()[:40])
-    with pytest.raises(InputError, match=r"data.npy: damaged .*Delete the index's folder"):
+    with pytest.raises(InputError, match=r"data.npy: damaged .*Delete the folder .*/indexes/"):
         retrieve(dataclasses.replace(config, depth=2))
 
 

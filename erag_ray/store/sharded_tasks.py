@@ -8,7 +8,8 @@ file is there need not be done again.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.folder import TORN, Folder, as_frame
 from erag_ray.store.tables import read_back
 from erag_ray.support.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,17 @@ def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
     try:
         return as_frame(folder.read_parquet(*names))
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(folder.at(*names), error) from error
+        raise _damaged(folder, names, error) from error
+
+
+def read_whole_frames(folder: Folder, below: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
+    """Yield the frames in a folder, by name; a damaged one, or one with other columns, is set aside and reported."""
+    for name in sorted(folder.names(below, suffix=".parquet")):
+        try:
+            yield as_frame(folder.read_parquet(below, name)).match_to_schema(schema)
+        except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            folder.set_aside(below, name)
+            logger.warning("set aside in %s: %s is damaged (%s)", folder.at(below, TORN), name, error)
 
 
 def write_array(array: npt.NDArray[Any], folder: Folder, *names: str) -> None:
@@ -93,12 +106,13 @@ def open_array(folder: Folder, *names: str) -> npt.NDArray[Any]:
             else np.load(io.BytesIO(folder.read_bytes(*names)), allow_pickle=False)
         )
     except (ValueError, EOFError, OSError) as error:
-        raise _damaged(folder.at(*names), error) from error
+        raise _damaged(folder, names, error) from error
     return array
 
 
-def _damaged(path: str, error: Exception) -> InputError:
-    return InputError([f"{path}: damaged ({error}). Delete the index's folder to rebuild it"])
+def _damaged(folder: Folder, names: Sequence[str], error: Exception) -> InputError:
+    text = f"{folder.at(*names)}: damaged ({error}). Delete the folder"
+    return InputError([f"{text} {folder.root} and start the same command again"])
 
 
 def undone(

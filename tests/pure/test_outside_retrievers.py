@@ -333,11 +333,8 @@ def test_what_fails_is_named_and_only_that_is_asked_again(tmp_path: pathlib.Path
     flaky.failures.clear()
     found = search(flaky, 2, work=work)
     assert flaky.asked == ["one"]
-    assert lists_of(found) == {
-        "q2": ["two-0", "two-1"],
-        "q1": ["one-0", "one-1"],
-        "q3": ["three-0", "three-1"],
-    }
+    words = {"q2": "two", "q1": "one", "q3": "three"}
+    assert lists_of(found) == {query: [f"{word}-0", f"{word}-1"] for query, word in words.items()}
     # other questions under the same ids, and another depth, are others
     search(flaky, 2, QUERIES.with_columns(question=pl.lit("new")), work=work)
     assert flaky.asked == ["one", "new", "new", "new"]
@@ -360,6 +357,23 @@ def test_a_stop_keeps_what_was_retrieved(tmp_path: pathlib.Path) -> None:
     # an empty list is an answer too
     assert flaky.asked == ["three"]
     assert lists_of(found) == {"q1": [None], "q2": [None], "q3": ["three-0", "three-1"]}
+
+
+def test_a_damaged_file_is_set_aside_and_only_its_questions_are_asked_again(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    work, flaky = Folder(str(tmp_path)), Flaky()
+    for query in QUERIES.iter_slices(1):
+        search(flaky, 2, query, work=work)
+    files = sorted((tmp_path / "searched").iterdir())
+    files[0].write_bytes(files[0].read_bytes()[:50])
+    pl.DataFrame({"else": [1]}).write_parquet(files[1])
+    found, calls = search(flaky, 2, work=work), flaky.asked[:]
+    assert lists_of(found).keys() == set(QUERIES["query_id"])
+    assert [text.count("set aside in") for text in caplog.messages if "searched" in text] == [1, 1]
+    assert (len(calls), len({*calls[3:]})) == (5, 2)
+    search(flaky, 2, work=work)
+    assert flaky.asked == calls
 
 
 def test_many_failures_end_the_search_and_five_are_named(pauses: list[float]) -> None:
@@ -396,7 +410,4 @@ def test_lists_are_the_first_documents_whatever_repeats(lists: list[list[str]], 
     assert not found.select("query_id", "doc_id").is_duplicated().any()
     # equal texts of different lists have equal ids
     firsts = found.filter(~pl.struct("query_id", "text").is_duplicated())
-    assert (
-        firsts.group_by("text").agg(pl.col("doc_id").n_unique())["doc_id"].to_list()
-        == [1] * firsts["text"].n_unique()
-    )
+    assert set(firsts.group_by("text").agg(pl.col("doc_id").n_unique())["doc_id"]) <= {1}

@@ -14,8 +14,9 @@ from erag_ray.data.files.documents import Document, ListIds
 from erag_ray.data.runs.orders import BY_RANK, rising_fault
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.outside.adapters import Search
+from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import part, read_frame, write_frame
+from erag_ray.store.sharded_tasks import read_whole_frames, write_frame
 from erag_ray.support.errors import JobError
 from erag_ray.support.logs import say
 from erag_ray.support.progress import counted
@@ -106,9 +107,8 @@ class _Searching:
     def ask(self, queries: pl.DataFrame, *, show: bool) -> None:
         """Ask the questions that the work folder does not have; what was retrieved is written, also after a stop."""
         self.parts = [pl.DataFrame(schema=SEARCHED_COLUMNS)]
-        for file in sorted(self.work.names(SEARCHED, suffix=".parquet")) if self.work else ():
-            frame = read_frame(self.work, SEARCHED, file)  # type: ignore[arg-type]
-            same = frame.select(SEARCHED_COLUMNS.names()).filter(depth=self.depth)
+        for frame in read_whole_frames(self.work, SEARCHED, SEARCHED_COLUMNS) if self.work else ():
+            same = frame.filter(depth=self.depth)
             known = same.join(queries, on=["query_id", "question"], how="semi", maintain_order="left")
             self.parts.append(known)
         known = pl.concat([one.select("query_id", "question") for one in self.parts])
@@ -146,11 +146,7 @@ class _Searching:
         return True
 
     def _attempts(self, question: str) -> tuple[list[tuple[str, Document]], float]:
-        """Search until it succeeds; return (doc_id, document) pairs and the seconds of the last attempt.
-
-        Raises:
-            Exception: that of the last attempt.
-        """
+        """Search until it succeeds; return (doc_id, document) pairs and the seconds of the last attempt."""
         for attempt in itertools.count():
             try:
                 start = time.perf_counter()
@@ -170,15 +166,13 @@ class _Searching:
         raise AssertionError("unreachable")
 
     def _write(self) -> None:
-        """Write the rows so far as one part."""
         if not self.rows:
             return
         frame = pl.DataFrame(self.rows, schema=SEARCHED_COLUMNS, orient="row")
         self.rows = []
         self.parts.append(frame)
         if self.work:
-            number = len(self.work.names(SEARCHED, suffix=".parquet"))
-            write_frame(frame, self.work, SEARCHED, f"{part(number)}.parquet")
+            write_frame(frame, self.work, SEARCHED, f"{new_job_id()}.parquet")
 
     def raise_rising(self) -> None:
         """Raise a `JobError` if the scores of nearly all lists rise from the first document to the last."""
