@@ -41,7 +41,8 @@ class QuestionKeys(Keys):
     (fever_fm2:meta.split=test). The path's dots go down into the record; a record without the path is left out."""
 
     num_queries: AtLeast1 | None = None
-    """Use a sample of this many questions, the same for every run and for every job with this seed (null: all)."""
+    """Use a sample of this many questions, drawn from all datasets together, the same for every run and for every job
+    with this seed (null: all). A dataset of which none is drawn is named."""
 
     seed: AtLeast0 = 0
     """Seed of all samples, resamples and random orders."""

@@ -111,11 +111,7 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
 
 
 def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Diagnostics) -> Inputs:
-    """Load the inputs from their files.
-
-    Raises:
-        InputError: all problems, including earlier ones in ``diagnostics``.
-    """
+    """Load the inputs from their files; raise an `InputError` with all problems, also those in ``diagnostics``."""
     loaded, entries, given = _load(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     # lists of pages stay complete, since repeats are removed later
@@ -159,7 +155,6 @@ def _check_job(
     check_reader: ReaderCheck | None,
     diagnostics: Diagnostics,
 ) -> None:
-    """Check the rest of a config, for these questions."""
     check_evaluation(config, scores_of(queries), diagnostics)
     if check_reader is None:
         return
@@ -224,7 +219,7 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
         given, brought = load_outputs(config.outputs, config.runs, config.depths, diagnostics)
     lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries, brought])
     check_numbering(loaded.queries, lists, given, diagnostics)
-    loaded = sample_loaded(loaded, config.num_queries, config.seed)
+    loaded = sample_loaded(loaded, config.num_queries, config.seed, diagnostics)
     return loaded, lists, used_outputs(given, config.outputs, loaded.queries, lists, diagnostics)
 
 
@@ -282,7 +277,6 @@ def prepared(config: JobConfig) -> Inputs:
 
 
 def _sealed(config: JobConfig) -> Inputs:
-    """Load the sealed inputs."""
     store = TableStore(config.out)
     with stage_progress("loading sealed inputs", show=config.progress):
         settings = store.manifest(QUERIES)["config"]

@@ -102,7 +102,7 @@ def _checked(config: RetrieveConfig, diagnostics: Diagnostics) -> dict[str, Any]
 def load_questions(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQueries:
     """Load the questions of a retrieval job: all, or a sample."""
     loaded = load_all_questions(config, diagnostics, is_scored=False)
-    return sample_loaded(loaded, config.num_queries, config.seed)
+    return sample_loaded(loaded, config.num_queries, config.seed, diagnostics)
 
 
 def passages_of(config: RetrieveConfig) -> list[str]:

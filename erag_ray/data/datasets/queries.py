@@ -355,9 +355,15 @@ class _Loading:
         return LoadedQueries(**frames, datasets=datasets)
 
 
-def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
-    """Restrict all tables to a `sample` of the questions."""
+def sample_loaded(
+    loaded: LoadedQueries, num_queries: int | None, seed: int, diagnostics: Diagnostics | None = None
+) -> LoadedQueries:
+    """Restrict all tables to a `sample` of the questions; datasets without any in it are noted."""
     queries = sample(loaded.queries, num_queries, seed)
+    without = sorted({*loaded.queries["dataset"]} - {*queries["dataset"]})
+    if without and diagnostics:
+        text = f"num_queries: the sample of {queries.height:,} of {loaded.queries.height:,} questions of all datasets"
+        diagnostics.warning(f"{text} has none of {', '.join(without)}")
     frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in COLUMNS}
     return replace(loaded, **{**frames, "queries": queries})
 
