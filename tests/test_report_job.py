@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import itertools
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -17,20 +16,26 @@ from evaluated import measured, numbered, used
 from heavy_packages import HEAVY, job_without
 from report_texts import lines_after_the_verdict, printed, results_of
 from scripts import python
-from tiny import Tiny, write_tiny
+from tiny import Tiny, table, write_tiny
 
-from erag_ray.analyses.comparisons import COMPARISONS
-from erag_ray.analyses.contract import Results
-from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses import every
+from erag_ray.analyses.contract import Analysis
+from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.parts.model import Finding
 from erag_ray.analyses.parts.shapes import tables_of
+from erag_ray.cli.jobs import JOBS
 from erag_ray.config.report import ReportConfig
+from erag_ray.extensions import Extension
+from erag_ray.inference.output_tables import SINGLE_DOCUMENT
+from erag_ray.inputs.stage import prepare
+from erag_ray.report import load as loading
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
 from erag_ray.report.stage import report
-from erag_ray.store.schemas import OF_STAGES, TableSchema
+from erag_ray.store.schemas import COSTS, OF_STAGES, OUTPUTS, UTILITY, TableSchema, table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
@@ -105,6 +110,33 @@ def test_notes_of_the_config_and_of_the_export_are_sealed(out: pathlib.Path) -> 
     notes = (out / "report.md").read_text().partition("## Notes")[2]
     assert CUTOFF_NOTE in notes
     assert EXPORT_NOTE in notes
+
+
+def test_outputs_of_an_earlier_reader_are_not_mixed_with_those_of_the_later_one(compared: Tiny) -> None:
+    later = compared.with_config(reader=dataclasses.replace(compared.config.reader, max_new_tokens=1))
+    for step in ("annotate", "end_to_end", "evaluate"):
+        JOBS[step].main(later.config)
+    results = load(compared.config.out)
+    assert results[OUTPUTS].select("kind", "depth").is_unique().all()
+    assert results[OUTPUTS].filter(kind=SINGLE_DOCUMENT)["num_at_limit"].to_list() == [18]
+    assert [stage["stage"] for stage in results.stages] == ["annotate", "end_to_end"]
+    assert "not part of this report, and left as they are: compare" in results.notes
+    assert "compare" in results[COSTS]["stage"]
+
+
+def test_an_analysis_with_the_table_of_another_is_left_out_and_named(
+    compared: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = Analysis(schema=table_schema("means", "dataset* value"), make=lambda *_: [])
+    right = Analysis(shows=(UTILITY,), show=lambda _: [Finding(topic="reader", text="right is shown")])
+    monkeypatch.setattr(every, "installed", lambda: [Extension(name="mine", analyses=(wrong, right))])
+    monkeypatch.setattr(loading, "installed", every.installed)
+    means = table(compared, MEANS)
+    assert evaluate(compared.config, prepare(compared.config)) == []
+    assert table(compared, MEANS).equals(means)
+    text = again(pathlib.Path(compared.config.out))
+    assert "left out: an extension's table with the name of another table or folder: means" in text
+    assert "right is shown" in text
 
 
 def place_of(out: pathlib.Path, name: str) -> pathlib.Path:
@@ -219,32 +251,14 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
 # --- odd results ---
 
 
-def with_runs(results: Results, names: list[str]) -> Results:
-    """The results of A and B with these runs in place of A, and every pair of them in place of the pair."""
-    pairs = pl.DataFrame(itertools.combinations(names, 2), schema=["run_a", "run_b"], orient="row")
-    own = {
-        schema: results[schema]
-        .filter(run_id="A")
-        .drop("run_id")
-        .join(pl.DataFrame({"run_id": names}), how="cross")
-        for schema in (MEANS, CORRELATIONS)
-    }
-    own[COMPARISONS] = results[COMPARISONS].drop("run_a", "run_b").join(pairs, how="cross")
-    tables = {schema.name: table.select(schema.columns.names) for schema, table in own.items()}
-    return dataclasses.replace(results, tables={**results.tables, **tables})
-
-
-def test_200_runs() -> None:
-    names = [f"run{number:03}" for number in range(200)]
-    columns = {("r", "A", 2): [0.0, 1.0, 1.0, 0.0], ("r", "B", 2): [0.0, 0.0, 1.0, 0.0]}
-    results = with_runs(results_of(measured(columns), used(columns), numbered(4)), names)
-    assert results[COMPARISONS].height == 2 * 199 * 100
-    made = build_report(results)
+def test_30_runs() -> None:
+    names = [f"run{number:03}" for number in range(30)]
+    columns = {("r", name, 2): [float(number < 1), 1.0, 1.0, 0.0] for number, name in enumerate(names)}
+    made = build_report(results_of(measured(columns), used(columns), numbered(4)))
     shown, text = printed(made, 80, verbose=True), markdown(made)
     assert max(map(len, shown.splitlines())) <= 80
     assert all(name in shown for name in names)
     assert lines_after_the_verdict(text) <= 150
-    made = tables_of(build_report(results))
-    (pairs,) = [one for one in made if one.name.startswith("comparisons")]
-    assert len(pairs.rows) == 2 * 199
+    (pairs,) = [one for one in tables_of(made) if one.name.startswith("comparisons")]
+    assert len(pairs.rows) == 2 * 29
     assert "Only pairs with run000" in pairs.caption

@@ -25,6 +25,7 @@ from erag_ray.analyses.contract import Analysis
 from erag_ray.analyses.lists import values
 from erag_ray.extensions import installed
 from erag_ray.store.schemas import TABLES, TableSchema
+from erag_ray.store.stages.stage import EXPORT, JOB_STAGES
 
 ANALYSES: tuple[Analysis, ...] = (
     values.ANALYSIS,
@@ -58,8 +59,10 @@ ANALYSES: tuple[Analysis, ...] = (
 
 
 def every_analysis() -> tuple[Analysis, ...]:
-    """Return the analyses of the core and of all extensions."""
-    return (*ANALYSES, *(analysis for extension in installed() for analysis in extension.analyses))
+    """Return the analyses of the core, and of extensions those whose table replaces no other one, and no folder."""
+    names = {*TABLES, *JOB_STAGES, EXPORT, "report", *(one.schema.name for one in ANALYSES if one.schema)}
+    others = (analysis for extension in installed() for analysis in extension.analyses)
+    return (*ANALYSES, *(one for one in others if not (one.schema and one.schema.name in names)))
 
 
 def all_tables() -> dict[str, TableSchema]:

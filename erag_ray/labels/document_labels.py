@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 import polars as pl
 
@@ -63,7 +62,7 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
             sources=digests(store, sources),
             inputs=frame_digests({kind.name: frame for kind, frame in values.items()}),
             names=[*config.annotators, *scores_of(inputs.queries)],
-            make=functools.partial(_make, config, inputs, values, at),
+            make=functools.partial(_make, config, inputs, values, finished.plan.stage, at),
         )
         if not ensure(stage, store):
             say(f"{stage.name}: as sealed before")
@@ -81,7 +80,7 @@ def _no_values(config: JobConfig) -> Values:
 
 
 def _make(
-    config: JobConfig, inputs: Inputs, values: Values, at: StageProgress, append: Append
+    config: JobConfig, inputs: Inputs, values: Values, source: str, at: StageProgress, append: Append
 ) -> Mapping[str, object]:
     scoring = scoring_of(values.get(ANSWER_JUDGE))
     evidence = dataclasses.replace(
@@ -100,7 +99,11 @@ def _make(
         no_facts = as_frame(FACT_LABELS.empty())
         append(FACT_LABELS, pl.concat([no_facts, *map(fact_labels, _by_reader(evidence, {ANSWER}))]))
     notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of single documents")]
-    return {"notes": notes, **_harm_evidence(config, of_reader)}
+    # the arguments of `harm_notes`; empty for gains that are not among the annotators
+    lists = {spec.lists for spec in request_specs(config.annotators)}
+    closed_book = closed_book_answers(of_reader).to_dicts() if no_documents in lists else []
+    noise = likelihood_noise(of_reader).to_dicts() if unrelated_pairs in lists else []
+    return {"notes": notes, "stage": source, "closed_book": closed_book, "noise": noise}
 
 
 def document_outputs(values: Values, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -125,14 +128,6 @@ def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
     yield f"relevance was judged ({judge}) for {judgements:,} of {evidence.pairs.height:,} pairs, {queries:,} questions"
     if ungraded:
         yield f"answers of the judge without a grade, labelled null: {ungraded:,} of {judgements:,}"
-
-
-def _harm_evidence(config: JobConfig, evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
-    """Return the arguments of `harm_notes`; empty for gains that are not among the annotators."""
-    lists = {spec.lists for spec in request_specs(config.annotators)}
-    closed_book = closed_book_answers(evidence).to_dicts() if no_documents in lists else []
-    noise = likelihood_noise(evidence).to_dicts() if unrelated_pairs in lists else []
-    return {"closed_book": closed_book, "noise": noise}
 
 
 def label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:

@@ -78,7 +78,8 @@ def _make(
     append(LIST_OUTPUTS, outputs)
     append(LIST_TOKENS, rows.select(LIST_TOKENS.columns.names))
     notes = sample_notes(config, inputs.queries, inputs.runs)
-    return {"notes": [*given_notes(finished.plan.given), *notes, *score_notes(scoring, "outputs of lists")]}
+    notes = [*given_notes(finished.plan.given), *notes, *score_notes(scoring, "outputs of lists")]
+    return {"notes": notes, "stage": finished.plan.stage}
 
 
 def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:

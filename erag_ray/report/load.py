@@ -11,9 +11,11 @@ import polars as pl
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.every import all_tables, every_analysis
 from erag_ray.analyses.means import MEANS
+from erag_ray.extensions import installed
+from erag_ray.inference.output_tables import SINGLE_DOCUMENT
 from erag_ray.store.folder import as_frame
-from erag_ray.store.schemas import LABELS, OF_STAGES, QUERIES, UTILITY, TableSchema
-from erag_ray.store.stages.stage import EXPORT, JOB_STAGES, stale
+from erag_ray.store.schemas import LABELS, OF_OUTPUTS, OF_STAGES, QUERIES, UTILITY, TableSchema
+from erag_ray.store.stages.stage import EXPORT, JOB_STAGES, judge_stage, stale
 from erag_ray.store.tables import MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
 
@@ -41,6 +43,8 @@ class _Loading:
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self.missing: dict[str, str] = {}
+        # the stages that LABELS and UTILITY are made from
+        self.sources = [self._config(schema.name).get("stage") for schema in (LABELS, UTILITY)]
 
     def results(self) -> Results:
         # a damaged table of means is an error: no part of the report works without it
@@ -55,12 +59,15 @@ class _Loading:
         }
         results = [one.schema for one in analyses if one.schema]
         configs = {schema.name: self._config(schema.name) for schema in (QUERIES, *results, LABELS, UTILITY)}
+        of_extensions = (one for extension in installed() for one in extension.analyses)
+        clashing = [one.schema.name for one in of_extensions if one.schema and one not in analyses]
+        text = "left out: an extension's table with the name of another table or folder"
         export = self._manifest(EXPORT, {"notes": list})
         return Results(
             tables={MEANS.name: means, **tables},
             configs=configs | {EXPORT: export or {}, "": {"notes": self._unknown()}},
-            stages=stages,
-            missing=tuple(self.missing.values()),
+            stages=[stage for stage in stages if any(self._uses(stage["stage"]))],
+            missing=(*self.missing.values(), *(f"{text}: {name}" for name in clashing)),
         )
 
     def _frame(
@@ -74,15 +81,24 @@ class _Loading:
             self.missing[schema.name] = f"table {schema.name} is missing"
         if not of_stages and self._manifest(schema.name, {}) is None:
             return empty
-        parts = [
-            self._attempt(store.folder.at(schema.name), functools.partial(store.read, schema))
-            for store in sealed
-        ]
-        return pl.concat([empty, *(part for part in parts if part is not None)])
+        parts = [empty]
+        for store in sealed:
+            part = self._attempt(store.folder.at(schema.name), functools.partial(store.read, schema))
+            if part is not None and schema in OF_OUTPUTS:
+                of_one, of_several = map(pl.lit, self._uses(store.folder.root.rpartition("/")[2]))
+                part = part.filter(pl.when(kind=SINGLE_DOCUMENT).then(of_one).otherwise(of_several))
+            parts += [] if part is None else [part]
+        return pl.concat(parts)
+
+    def _uses(self, stage: str) -> list[bool]:
+        # an earlier run of other steps, maybe with another reader, may have left its stage; settle has no outputs
+        names = (None, stage.removesuffix(judge_stage("")))
+        return [source in names or stage.startswith("settle") for source in self.sources]
 
     def _unknown(self) -> list[str]:
-        """Return a note on sealed tables that no analysis shows, such as those of another version."""
-        folder, known = self.store.folder, {*all_tables(), *JOB_STAGES, EXPORT}
+        """Return a note on sealed tables that are not shown, such as those of another version or of earlier steps."""
+        folder, used = self.store.folder, (stage for stage in JOB_STAGES if any(self._uses(stage)))
+        known = {*all_tables(), *used, EXPORT}
         names = [name for name in folder.entries() if name not in known and folder.exists(name, MANIFEST)]
         return [f"not part of this report, and left as they are: {', '.join(names)}"] if names else []
 

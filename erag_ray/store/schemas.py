@@ -148,8 +148,7 @@ OUTPUTS = table_schema(
     "num_misspelt majority_answer majority_share majority_score?",
 )
 COMMON_OUTPUTS = table_schema(
-    "common_outputs",
-    "dataset* reader* kind* depth* place* output num_outputs share",
+    "common_outputs", "dataset* reader* kind* depth* place* output num_outputs share"
 )
 # verdicts of a judge on a reader's outputs, by kind of list (depth 0: no documents): counts
 JUDGEMENTS = table_schema(
@@ -168,7 +167,8 @@ others have 0, since they had the same requests: sums over rows are right."""
 TABLES = {table.name: table for table in list(globals().values()) if isinstance(table, TableSchema)}
 """All tables defined above."""
 
-OF_STAGES = (REQUESTS, OUTPUTS, COMMON_OUTPUTS, JUDGEMENTS, COSTS)
+OF_OUTPUTS = (OUTPUTS, COMMON_OUTPUTS, JUDGEMENTS)
+OF_STAGES = (REQUESTS, *OF_OUTPUTS, COSTS)
 """Tables that each stage with models seals in a folder of its own."""
 
 

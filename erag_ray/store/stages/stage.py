@@ -6,7 +6,6 @@ of its source tables: `ensure` recomputes tables that are not current, `stale` l
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -151,10 +150,6 @@ def stale(manifest: Mapping[str, Any], store: TableStore) -> list[str]:
 
 def _is_outside(name: str) -> bool:
     """Return whether a name refers to code from outside the package, as ``module:name`` or by an entry point."""
-    return (":" in name and not is_language_score(name)) or name in _plugins()
-
-
-@functools.cache
-def _plugins() -> frozenset[str]:
-    entries = [entry for kind in NAMED for entry in plugins(kind).items()]
-    return frozenset(name for name, module in entries if not module.startswith("erag_ray."))
+    modules = [names[name] for names in map(plugins, NAMED) if name in names]
+    is_of_plugin = any(not module.startswith("erag_ray.") for module in modules)
+    return (":" in name and not is_language_score(name)) or is_of_plugin
