@@ -19,8 +19,7 @@ from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import table_schema
 
 BEST_DEPTHS = table_schema(
-    "best_depths",
-    "dataset* reader* score* run_id* depth deepest difference? low? high? num_queries",
+    "best_depths", "dataset* reader* score* run_id* depth deepest difference? low? high? num_queries"
 )
 IS_SETTLED = (pl.col("low") > 0) | (pl.col("high") < 0)
 Row = tuple[object, ...]

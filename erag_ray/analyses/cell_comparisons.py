@@ -23,8 +23,7 @@ from erag_ray.measures.agreement import Clusters, share_of
 from erag_ray.store.schemas import QUERIES, conform, table_schema
 
 CELL_COMPARISONS = table_schema(
-    "cell_comparisons",
-    f"dataset* reader* score* cell* run_a* run_b* depth* {FIGURE_COLUMNS}",
+    "cell_comparisons", f"dataset* reader* score* cell* run_a* run_b* depth* {FIGURE_COLUMNS}"
 )
 
 

@@ -25,8 +25,7 @@ DIGITS = 12
 """Values are compared to this many digits: sums of the same labels in another order must tie."""
 COLUMN = ["reader", "score", "annotator", "run_id", "depth", "measure", "cutoff", "ideal"]
 PER_QUERY = table_schema(
-    "per_query",
-    "reader* score* annotator* query_id* run_id* depth* measure* cutoff* ideal* value?",
+    "per_query", "reader* score* annotator* query_id* run_id* depth* measure* cutoff* ideal* value?"
 )
 NamedColumn = tuple[Mapping[str, object], Floats]
 

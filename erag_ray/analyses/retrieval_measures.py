@@ -36,8 +36,7 @@ from erag_ray.support.logs import say
 from erag_ray.support.progress import stage_progress
 
 RETRIEVAL_MEASURES = table_schema(
-    "retrieval_measures",
-    "dataset* run_id* measure* cutoff* value? num_queries num_dropped",
+    "retrieval_measures", "dataset* run_id* measure* cutoff* value? num_queries num_dropped"
 )
 """Cutoff 0: the measure has no cutoff."""
 LIST = ["run_id", "query_id"]

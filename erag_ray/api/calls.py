@@ -75,11 +75,7 @@ class InputFiles:
 
 
 def _as_text(value: object) -> str:
-    """Return a date or duration of a log as text.
-
-    Raises:
-        InputError: another value that JSON cannot hold.
-    """
+    """Return a date or duration of a log as text; raise an `InputError` for another value that JSON cannot hold."""
     if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
         return str(value)
     raise InputError([f"a value is {shown(value)}; it must be text, a number, a list or a mapping"])
@@ -290,11 +286,7 @@ def _run_keys(given: InputFiles, runs: object, retrievers: object, *, are_number
 
 
 def _named_runs(runs: object, key: str) -> Iterable[tuple[str, Any]]:
-    """Return names and runs of an argument.
-
-    Raises:
-        InputError: it is not a mapping of names.
-    """
+    """Return names and runs of an argument; raise an `InputError` if it is not a mapping of names."""
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         is_mapping = isinstance(runs, Mapping)
         kind = "a mapping whose keys are not all strings" if is_mapping else f"a {type(runs).__name__}"

@@ -81,10 +81,7 @@ def sample_of(plan: ModelPlan, fraction: float, seed: int) -> Sample | None:
         for form, question, answers in zip(*fields, strict=True)
     ]
     first = pl.DataFrame({name: table.column(name).to_numpy() for name in KEY_COLUMNS})
-    of_again = {
-        "question_key": pa.array(keys, pa.uint64()),
-        "form": pc.add(table["form"], len(again)),
-    }
+    of_again = {"question_key": pa.array(keys, pa.uint64()), "form": pc.add(table["form"], len(again))}
     for name, column in of_again.items():
         table = table.set_column(table.column_names.index(name), table.schema.field(name), column)
     numbered = first.with_columns(again=pl.Series(keys, dtype=pl.UInt64))

@@ -162,11 +162,7 @@ def are_on_gpus(config: JobConfig, plan: ModelPlan) -> bool:
 def _counts_of_answered(
     plan: ModelPlan, config: JobConfig, job: str, sample: Sample | None, error: JobError
 ) -> Done:
-    """Return the counts of a run that ended early, such as by ``max_cost``, if only some of its sample is missing.
-
-    Raises:
-        JobError: the given one, if other requests have no response.
-    """
+    """Return the counts of a run that ended early, as by ``max_cost``; raise if more than its sample is missing."""
     store = ResponseStore(config.cache_dir, plan.id)
     if sample is None or plan.new.join(store.keys_by(job), on=KEY_COLUMNS, how="anti").height:
         raise error

@@ -241,11 +241,7 @@ class ResponseStore:
         self.folder.prune(NOTES)
 
     def _set_aside(self, name: str, error: Exception) -> list[str]:
-        """Set an unreadable file aside, which another job may have done; one line about it.
-
-        Raises:
-            OSError: it is the disk that cannot be read, and not the file that is damaged.
-        """
+        """Set an unreadable file aside, which another job may have done; raise if the disk itself cannot be read."""
         try:
             self.folder.read_bytes(name)
             self.folder.set_aside(name)

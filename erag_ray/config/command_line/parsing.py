@@ -54,11 +54,7 @@ def _refuse(problems: Sequence[str]) -> NoReturn:
 
 
 def _tree(kind: type, words: Sequence[str], locations: Locations) -> Tree:
-    """Return all keys that files and options set; later ones win.
-
-    Raises:
-        ValueError: an option is unknown or has no value, or a file cannot be used.
-    """
+    """Return all keys that files and options set, later ones win; raise a `ValueError` for one that cannot be used."""
     tree: Tree = {}
     unknown, rest = list[str](), list(words)
     while rest:

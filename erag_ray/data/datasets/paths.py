@@ -152,11 +152,7 @@ def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
 
 
 def _each_at(value: Any, keys: list[str]) -> Any:
-    """Return the value at a path; for a list, the list of the values there in each of its items.
-
-    Raises:
-        LookupError: there is nothing.
-    """
+    """Return the value at a path, of a list those in each of its items; raise a `LookupError` if there is nothing."""
     if not keys:
         return value
     if isinstance(value, list):

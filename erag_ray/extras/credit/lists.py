@@ -20,8 +20,7 @@ import xxhash
 from erag_ray.store.schemas import conform, table_schema
 
 CREDITS = table_schema(
-    "credits",
-    "reader* score* run_id* query_id* depth credit* doc_id* rank value? standard_error?",
+    "credits", "reader* score* run_id* query_id* depth credit* doc_id* rank value? standard_error?"
 )
 """Part of each document in the score of its list, see `config.job.CREDITS`."""
 Bools = npt.NDArray[np.bool_]

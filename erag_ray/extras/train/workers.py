@@ -63,10 +63,7 @@ def train(config: TrainConfig, num_steps: int) -> State:
         ),
     )
     # Ray Train's handler of Ctrl-C ends the process with code 0
-    with (
-        beside(watch, pathlib.Path(config.out), num_steps, config.progress),
-        keep_handler(signal.SIGINT),
-    ):
+    with beside(watch, pathlib.Path(config.out), num_steps, config.progress), keep_handler(signal.SIGINT):
         try:
             result = trainer.fit()
         except ray.train.ControllerError as error:

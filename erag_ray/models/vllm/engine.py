@@ -24,10 +24,7 @@ from erag_ray.models.vllm.children import result_of_child, with_children
 from erag_ray.support.errors import JobError
 from erag_ray.support.user_code import one_line
 
-ENVIRONMENT = {
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_NO_USAGE_STATS": "1",
-}
+ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 """Defaults of vLLM's environment variables."""
 GPU_SHARE = 0.9
 """Fraction of a GPU for weights and the KV cache."""
