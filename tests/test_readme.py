@@ -167,7 +167,7 @@ def run(command: str, clone: pathlib.Path) -> str:
 
 def test_the_guides_have_commands_and_all_make_targets_exist() -> None:
     assert len(job_commands()) > 25
-    names = ("mine", "nq", "retrieval", "brief", "squad", "chunks")
+    names = ("mine", "nq", "retrieval", "brief", "squad", "chunks", "systems")
     assert set(files_of("yaml")) == {f"{name}.yaml" for name in names}
     targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"^make ([\w-]+)", "\n".join(blocks("bash")), re.MULTILINE)
