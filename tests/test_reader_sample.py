@@ -68,6 +68,12 @@ def test_the_report_shows_what_the_auxiliary_adds(perfect: Tiny) -> None:
     said = build_report(results).verdict
     (finding,) = [one.text for one in said.datasets[0].findings if "questions were answered" in one.text]
     assert finding.startswith(f"60 of 200 questions were answered; with {CONTAINS} of all, intervals are .")
+    # means and differences are over all questions, by labels of all and by the answers to some
+    assert (said.datasets[0].num_queries, said.datasets[0].answer.count("from the answers to 60")) == (200, 2)
+    assert not [one for one in said.datasets[0].findings if "on other questions" in one.text]
+    (retrievers,) = [one for one in tables_of(build_report(results)) if one.name.startswith("retrievers")]
+    notes = {cell.note for row in retrievers.rows for cell in row[2:4]}
+    assert (notes, "(200 queries)" in retrievers.title) == ({""}, True)
     (shown,) = [one for one in tables_of(build_report(results)) if one.name.startswith("auxiliary")]
     (row,) = [row for row in shown.rows if [cell.value for cell in row[:2]] == ["good", "end_to_end"]]
     assert row[3].value == pytest.approx(130 / 200)

@@ -25,7 +25,7 @@ def answer(standing: Standing) -> str:
     run, at = standing.runs[0], with_documents(standing.depth)
     if standing.is_useless:
         return f"no run helps this reader: it never scores above 0 {at}"
-    mean = f"{standing.score} {_mean(standing.best)} {at}"
+    mean = f"{standing.score} {_mean(standing, standing.best)} {at}"
     if len(standing.runs) == 1:
         others = "no other run has a score there" if standing.not_judged else "there is no other run"
         return f"{run}: {mean}; {others}"
@@ -40,7 +40,6 @@ def answer(standing: Standing) -> str:
 
 
 def _ranked(standing: Standing, mean: str) -> str:
-    """Return who leads, the nearest other run, and those that are worse."""
     names = listed_and(standing.leaders)
     elsewhere = _settled_elsewhere(standing)
     worse = sorted(standing.of_state("worse"), key=lambda one: one.difference or 0.0)
@@ -106,7 +105,7 @@ def _nearest(standing: Standing) -> str:
 
 
 def _lead(standing: Standing, rival: Comparison) -> str:
-    over = f" over {counted(rival.num_queries, 'question')}" if rival.num_dropped else ""
+    over = _over(standing, rival.num_queries, rival.num_dropped)
     return f"{_difference(standing, rival)}{over}, p {p_text(rival.p)}{_corrected(standing)}"
 
 
@@ -172,7 +171,7 @@ def not_compared(standing: Standing) -> Iterator[Finding]:
         yield Finding(topic="missing", text=text, is_warning=True)
     few = standing.with_few_scores
     if few:
-        texts = [f"{run} ({_mean({**standing.means[run], 'num_dropped': 1})})" for run in few]
+        texts = [f"{run} ({_mean(standing, {**standing.means[run], 'num_dropped': 1})})" for run in few]
         text = f"scores on less than half as many questions as another run, too few to lead: {_listed(texts)}"
         yield Finding(topic="missing", text=text, is_warning=True)
 
@@ -209,6 +208,12 @@ def listed_and(names: Sequence[str]) -> str:
     return _listed(names, " and ")
 
 
-def _mean(row: Mapping[str, Any]) -> str:
-    over = f" over {counted(row['num_queries'], 'question')}" if row["num_dropped"] else ""
+def _mean(standing: Standing, row: Mapping[str, Any]) -> str:
+    over = _over(standing, row["num_queries"], row["num_dropped"])
     return _with_interval(row["mean"], row["low"], row["high"]) + over
+
+
+def _over(standing: Standing, num_queries: int, num_dropped: int) -> str:
+    """Return which questions a mean is over, where some have no score; with estimates, which answers it is from."""
+    words = "from the answers to" if standing.num_estimated else "over"
+    return f" {words} {counted(num_queries, 'question')}" if num_dropped else ""

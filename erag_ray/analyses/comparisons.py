@@ -98,7 +98,7 @@ def labels_first(comparisons: pl.DataFrame, standing: Standing, alpha: float) ->
         runs = sorted({*part["run_a"], *part["run_b"]})
         first, _ = Pairs(part, sign, alpha).leaders(runs, depth)
         num_queries = int(str(part["num_queries"].min()))
-        if sign and num_queries != compared:
+        if sign and num_queries not in (compared, standing.num_estimated):
             fewer.append(f"{annotator} ({listed_and(first)}, {counted(num_queries, 'question')})")
         elif sign and len(first) > 1:
             several.append(f"{annotator} ({listed_and(first)})")

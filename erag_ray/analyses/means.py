@@ -33,22 +33,24 @@ from erag_ray.store.schemas import table_schema
 MEANS = table_schema(
     "means",
     "dataset* reader* score* annotator* run_id* depth* measure* cutoff* ideal* mean? low? high? "
-    "num_queries num_dropped",
+    "num_queries num_dropped num_estimated",
 )
 UTILITY_MEANING = "utility@k: score of the reader's output with the first k documents. "
 
 
 def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
-    """MEANS over queries of PER_QUERY and of UTILITY, with bootstrap intervals; ``num_queries`` are those judged."""
+    """MEANS of PER_QUERY and UTILITY over ``num_queries`` judged and ``num_estimated`` others, with intervals."""
     rows: list[Mapping[str, object]] = []
     for dataset in datasets:
         if not dataset.columns:
             continue
         table = np.stack([column for _, column in dataset.estimated], axis=1)
         intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
-        for (name, column), (mean, low, high) in zip(dataset.columns, intervals, strict=True):
-            judged = int((~np.isnan(column)).sum())
-            figures = {"mean": mean, "low": low, "high": high}
+        for (name, column), values, (mean, low, high) in zip(
+            dataset.columns, table.T, intervals, strict=True
+        ):
+            judged, counted = (int((~np.isnan(one)).sum()) for one in (column, values))
+            figures = {"mean": mean, "low": low, "high": high, "num_estimated": counted - judged}
             counts = {"num_queries": judged, "num_dropped": len(column) - judged}
             rows.append({"dataset": dataset.dataset, **name, **figures, **counts})
     return table_of(rows, MEANS)
@@ -56,7 +58,7 @@ def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFram
 
 def show(view: View) -> Iterator[Part]:
     """Yield utility by depth, every mean at full depth, and what the reader scores without retrieval."""
-    rows = view.rows(MEANS)
+    rows = _with_estimates(view.rows(MEANS))
     if view.scope is not None:
         yield from utility_by_depth(rows, view.scope)
     yield which_retriever(view, rows)
@@ -109,6 +111,8 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
     if selected["depth"].n_unique() < 2:
         # the first picture of the page shows one depth
         return
+    most, gold = max(selected["num_queries"]), references.filter(run_id=GOLD_PASSAGES)["num_queries"]
+    counts = f" Gold passages: {gold[0]:,} of {most:,} questions." if len(gold) and gold[0] != most else ""
     yield Figure(
         data=selected.rename(columns).select("run", "documents", "utility", "low", "high", "questions"),
         mark="line",
@@ -122,17 +126,18 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
         x_title="documents in the prompt (k)",
         y_title=f"utility (mean {scope.score})",
         caption=f"Mean score of the reader's output with the first k documents; bands: {scope.interval}."
-        f"{_gold_note(references, selected)}{scope.notes}",
+        f"{counts}{scope.notes}",
         is_main=True,
         **about(scope.dataset, "utility", "utility by number of documents"),
     )
 
 
-def _gold_note(references: pl.DataFrame, utility: pl.DataFrame) -> str:
-    counts = references.filter(run_id=GOLD_PASSAGES)["num_queries"].to_list()
-    most = utility["num_queries"].max()
-    is_less = bool(counts) and counts[0] != most
-    return f" Gold passages: {counts[0]:,} of {int(str(most)):,} questions." if is_less else ""
+def _with_estimates(means: pl.DataFrame) -> pl.DataFrame:
+    """Return MEANS whose ``num_queries`` count the queries with an estimate too."""
+    more = pl.col("num_estimated")
+    return means.with_columns(
+        num_queries=pl.col("num_queries") + more, num_dropped=pl.col("num_dropped") - more
+    )
 
 
 def _reader(standing: Standing) -> Iterator[Finding]:
@@ -153,7 +158,7 @@ def _reader(standing: Standing) -> Iterator[Finding]:
 
 def show_all(results: Results) -> Iterator[Table]:
     """Yield the utility of the best runs and of the reference runs, by dataset and depth."""
-    rows = results[MEANS].sort("dataset")
+    rows = _with_estimates(results[MEANS]).sort("dataset")
     if rows["dataset"].n_unique() < 2:
         return
     runs, groups = results.runs, []

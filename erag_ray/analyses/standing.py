@@ -133,6 +133,8 @@ class Standing:
     means: Mapping[str, Mapping[str, Any]]
     """run_id, references included -> row of MEANS."""
     pairs: Pairs
+    num_estimated: int
+    """Queries of the means and differences, where some have an estimate in place of a score; 0: none has."""
     rivals: Sequence[Comparison]
     """The first run against each run that does not lead, in the order of ``runs``."""
 
@@ -191,6 +193,7 @@ def standing(means: pl.DataFrame, comparisons: pl.DataFrame, dataset: str, alpha
         utility.drop_nulls("mean").filter(pl.col("run_id").is_in(REFERENCES)).sort("depth", descending=True)
     )
     rows = pl.concat([references, at_depth.drop("rank")])
+    counts = at_depth.select("num_queries", "num_estimated")
     return Standing(
         dataset=dataset,
         depth=depth,
@@ -202,6 +205,7 @@ def standing(means: pl.DataFrame, comparisons: pl.DataFrame, dataset: str, alpha
         not_judged=sorted(set(of_runs["run_id"]) - set(runs)),
         means={row["run_id"]: row for row in rows.iter_rows(named=True)},
         pairs=pairs,
+        num_estimated=max((sum(row) for row in counts.iter_rows() if all(row)), default=0),
         rivals=[rival for rival in rivals if rival is not None],
     )
 

@@ -83,7 +83,8 @@ def _verdict(
                 ranking=ranking(standing),
                 score=standing.score,
                 depth=standing.depth,
-                num_queries=max(row["num_queries"] for row in standing.means.values()),
+                num_queries=standing.num_estimated
+                or max(row["num_queries"] for row in standing.means.values()),
             )
             for standing, of_dataset in datasets
             if standing is not None

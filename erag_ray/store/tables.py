@@ -166,7 +166,7 @@ class TableStore:
 
         Raises:
             FileNotFoundError: the table is not sealed.
-            InputError: its files have changed since.
+            InputError: its files have changed since, or are of another version, with other columns.
         """
         manifest = self.manifest(schema)
         tables = [self._read_part(schema, name, digest) for name, digest in manifest["parts"].items()]
@@ -182,7 +182,11 @@ class TableStore:
 
     def _read_part(self, schema: TableSchema, name: str, digest: str) -> pa.Table:
         data = self._part(schema, name, digest)
-        return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
+        try:
+            return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
+        except ValueError as error:
+            text = f"sealed by another version: {error}. Run the job that writes it again"
+            raise InputError([f"{self.folder.at(schema.name)}: {text}"]) from error
 
     def _part(self, schema: TableSchema, name: str, digest: str) -> bytes:
         path = self.folder.at(schema.name, name)

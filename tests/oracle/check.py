@@ -25,7 +25,7 @@ from oracle.repeats import repeat_spreads
 
 _COLUMN = "dataset reader score annotator run_id depth measure cutoff ideal"
 _PAIR = "reader score annotator run_a run_b depth measure cutoff ideal"
-_MEAN = "mean low high num_queries num_dropped"
+_MEAN = "mean low high num_queries num_dropped num_estimated"
 _TEST = "difference low high p_value low_adjusted high_adjusted p_adjusted effect_size detectable num_needed"
 _TEST += " num_queries num_dropped reason"
 _AGREES = "value low high ceiling p_value num_queries num_runs num_dropped num_varied reason"

@@ -82,12 +82,8 @@ def parts_of(world: World, columns: Columns) -> list[Part]:
 def means(part: Part) -> Iterator[Row]:
     for name, row in part.columns.items():
         values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
-        yield (
-            *name,
-            *chance.mean_interval(values, part.weights, part.confidence),
-            counted,
-            len(row) - counted,
-        )
+        counts = counted, len(row) - counted, len(known(values)) - counted
+        yield (*name, *chance.mean_interval(values, part.weights, part.confidence), *counts)
 
 
 def _by_run(columns: Rows) -> dict[Name, dict[str, list[float | None]]]:

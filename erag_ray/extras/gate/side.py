@@ -101,16 +101,11 @@ def load_side(name: str, folder: str, run: str | None) -> Side:
     store = TableStore(folder)
     where = f"{name}: {folder}"
     manifests = _manifests(store, where)
-    try:
-        queries, utility = store.read(QUERIES), store.read(UTILITY)
-        # these are read where they are needed
-        for schema in (CORPUS, RUNS, LIST_OUTPUTS):
-            if missing := [name for name in schema.columns.names if name not in manifests[schema]["columns"]]:
-                raise ValueError(f"table {schema.name}: missing columns {missing}")
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError([f"{where}: sealed by another version: {error}. {AGAIN}"]) from error
+    for schema in (QUERIES, UTILITY, CORPUS, RUNS, LIST_OUTPUTS):
+        if missing := [name for name in schema.columns.names if name not in manifests[schema]["columns"]]:
+            text = f"sealed by another version: table {schema.name}: missing columns {missing}"
+            raise InputError([f"{where}: {text}. {AGAIN}"])
+    queries, utility = store.read(QUERIES), store.read(UTILITY)
     chosen = _run(name, run, utility, folder)
     return Side(
         name=name,
