@@ -33,7 +33,7 @@ study: .venv/installed  ## which label predicts the end-to-end score, and what e
 	$(BIN)/python notebooks/study.py results/study/page results/study/compare results/study/credit results/study/udcg
 
 chat-study: export ERAG_RAY_CHAT := $(or $(ERAG_RAY_CHAT),Qwen/Qwen2.5-Coder-0.5B-Instruct)
-chat-study: .venv/installed  ## the same for a chat reader that may abstain, on real questions in the folder ERAG_RAY_DATA: two hours on two cores
+chat-study: .venv/installed  ## the same for a chat reader that may abstain, on real questions in the folder ERAG_RAY_DATA: some five hours on two cores
 	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/hotpot500.yaml
 	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/nq.yaml
 	$(BIN)/python jobs/compare.py --config jobs/study/chat.yaml --config jobs/study/squad.yaml
