@@ -52,7 +52,7 @@ def frame(schema: TableSchema, rows: Sequence[Row], **constant: object) -> pl.Da
 
 
 OF_MEANS: Row = {"dataset": "d", "reader": "R", "score": "em", "annotator": "end_to_end", "measure": "em"}
-OF_MEANS |= {"ideal": "any", "num_queries": 4, "num_dropped": 0}
+OF_MEANS |= {"ideal": "any", "num_queries": 4, "num_dropped": 0, "num_estimated": 0}
 
 
 def means_of(rows: Sequence[Row]) -> pl.DataFrame:

@@ -60,7 +60,7 @@ assert ANALYSIS in ANALYSES
 assert all_tables()["first_useful"] == ANALYSIS.schema
 mean = {"dataset": "nq", "reader": "r", "score": "exact_match", "annotator": "end_to_end", "run_id": "A"}
 mean |= {"depth": 2, "measure": "exact_match", "cutoff": 2, "ideal": "any", "mean": 1.0, "num_queries": 1}
-means = pl.DataFrame([mean | {"num_dropped": 0}], schema=as_frame(MEANS.empty()).schema)
+means = pl.DataFrame([mean | {"num_dropped": 0, "num_estimated": 0}], schema=as_frame(MEANS.empty()).schema)
 report = build_report(Results(tables={"means": means, "first_useful": made}))
 assert not report.failures
 parts = {part.name for section in report.sections for part in section.parts}
