@@ -36,7 +36,7 @@ from erag_ray.analyses.scope import Scope, scope_of
 from erag_ray.analyses.useful_documents import shares_by_rank
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
 from erag_ray.report import charts
-from erag_ray.report.vega_lite import COLORS
+from erag_ray.report.vega_lite import CHART_WIDTH, COLORS
 from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS, RUNS, UTILITY, TableSchema, conform
 
 HOSTILE = "b</script><img src=x onerror=alert(1)> \"q\" 'r' \\ & \u2028 \u202e[0].x"
@@ -72,13 +72,8 @@ MEANS_OF_TWO = [
     mean("no_passages", 0, 0.25),
     mean("gold_passages", 2, 0.9, num_queries=3),
 ]
-QUESTIONS = frame(
-    QUERIES,
-    [{"query_id": f"q{n}", "dataset": "d"} for n in range(4)] + [{"query_id": "other", "dataset": "e"}],
-    question="?",
-    answers=["a"],
-    score="em",
-)
+ROWS = [*({"query_id": f"q{n}", "dataset": "d"} for n in range(4)), {"query_id": "other", "dataset": "e"}]
+QUESTIONS = frame(QUERIES, ROWS, question="?", answers=["a"], score="em")
 
 
 def scope(*runs: str, **more: Any) -> Scope:
@@ -396,10 +391,8 @@ def test_readers_are_compared_in_a_panel_for_each_dataset_and_run() -> None:
     rows = pl.DataFrame(values, schema=names, orient="row").with_columns(num_queries=4)
     figure, _ = agreement_of_readers(rows, "Figure 2, 50 documents", "kendall_tau_b")
     assert isinstance(figure, Figure)
-    assert [(row["reader"], row["lists"], row["value"]) for row in data_of(figure)] == [
-        ("small", "d: A", 0.1),
-        ("large", "d: A", 0.2),
-    ]
+    shown = [(row["reader"], row["lists"], row["value"]) for row in data_of(figure)]
+    assert shown == [("small", "d: A", 0.1), ("large", "d: A", 0.2)]
     assert figure.name == "figure_2"
     assert [type(part) for part in agreement_of_readers(rows.clear(), "Figure 2", "kendall_tau_b")] == [Table]
 
@@ -421,18 +414,15 @@ def drawn(mark: Mark, **more: Any) -> Figure:
     return Figure(**{"name": "f", "title": "t", "data": pl.DataFrame(rows), "mark": mark, **facts, **more})
 
 
+DATA, OF_DEPTHS = drawn("line").data, pl.DataFrame({"depth": range(1, 51)})
 FORMS: dict[str, Figure] = {
     "line": drawn("line"),
-    "one depth": drawn("line", data=drawn("line").data.filter(pl.col("k") == 1)),
-    "many depths": drawn(
-        "line", data=pl.DataFrame({"k": range(1, 51), "value": [0.5] * 50, "name": HOSTILE}), low=None
-    ),
+    "one depth": drawn("line", data=DATA.filter(pl.col("k") == 1)),
+    "many depths": drawn("line", data=DATA.head(1).join(OF_DEPTHS, how="cross"), x="depth", low=None),
     "panels": drawn("line", facet="name"),
-    "one panel": drawn("line", facet="name", data=drawn("line").data.filter(pl.col("name") == "plain")),
+    "one panel": drawn("line", facet="name", data=DATA.filter(pl.col("name") == "plain")),
     "rows": drawn("interval", x="value", y="name", color=None),
-    "rows in panels": drawn(
-        "interval", x="value", y="name", facet="k", data=drawn("line").data.cast({"k": pl.String})
-    ),
+    "rows in panels": drawn("interval", x="value", y="name", facet="k", data=DATA.cast({"k": pl.String})),
     "columns": drawn("interval", x="name"),
     "bar": drawn("bar", low=None, high=None),
     "bars of names": drawn("bar", x="value", y="name", low=None, high=None, color=None),
@@ -453,6 +443,13 @@ def test_a_spec_is_vega_lite_with_its_data_and_without_any_address(form: str) ->
     values = [row["value"] for row in rows]
     assert all(isinstance(value, float) and math.isfinite(value) for value in values)
     assert not any(None in row.values() for row in rows)
+
+
+@pytest.mark.parametrize(("num_panels", "letters"), [(2, 4), (4, 4), (4, 20), (4, 60), (7, 20)])
+def test_panels_have_room_on_the_page(num_panels: int, letters: int) -> None:
+    rows = [{"run": f"{number}", "name": "n" * letters, "value": 0.5} for number in range(num_panels)]
+    figure = drawn("point", data=pl.DataFrame(rows), x="value", y="name", facet="run", low=None, color=None)
+    assert float(ET.fromstring(charts.svg(figure)).attrib["width"]) <= CHART_WIDTH
 
 
 @pytest.mark.parametrize("form", FORMS)

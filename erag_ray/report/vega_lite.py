@@ -15,7 +15,8 @@ from erag_ray.analyses.parts.model import Figure
 
 HEIGHT, PANEL_WIDTH, PANEL_HEIGHT, STEP = 260, 180, 200, 22
 """Sizes in pixels; STEP is the height of one row of a categorical y axis."""
-PANELS_ACROSS = 4
+CHART_WIDTH, BESIDE_PANEL = 832, 20
+"""Room for a chart on the page (52rem), and between its panels, in pixels."""
 # not sorted by a list of names: Vega-Lite fails on names that contain a line separator (U+2028)
 PANEL = "panel_number"
 """Column by which panels are sorted."""
@@ -43,29 +44,24 @@ def single_panel(
     size = _size(figure, width, HEIGHT)
     named = {} if title is None else {"title": alt.TitleParams(title, fontWeight="normal", fontSize=11)}
     # fit-x: Vega-Lite warns that a height in steps cannot be fitted
-    fitted = (
-        {"autosize": alt.AutoSizeParams(type="fit-x", contains="padding")} if width == "container" else {}
-    )
+    autosize = alt.AutoSizeParams(type="fit-x", contains="padding")
+    fitted = {"autosize": autosize} if width == "container" else {}
     data = alt.InlineData(values=_values(rows))
     return alt.layer(*_layers(figure, rows)).properties(data=data, **size, **named, **fitted)
 
 
 def several_panels(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt.TopLevelMixin:
-    facet = alt.Facet(
-        field=_field(str(figure.facet)),
-        type="nominal",
-        sort=alt.EncodingSortField(field=PANEL, op="min"),
-        title=None,
-        header=alt.Header(labelLimit=LABEL_WIDTH),
-    )
+    sort, header = alt.EncodingSortField(field=PANEL, op="min"), alt.Header(labelLimit=LABEL_WIDTH)
+    field = _field(str(figure.facet))
+    facet = alt.Facet(field=field, type="nominal", sort=sort, title=None, header=header)
     layers = alt.layer(*_layers(figure, rows)).properties(**_size(figure, PANEL_WIDTH, PANEL_HEIGHT))
     numbers = rows[str(figure.facet)].replace_strict(panels, range(len(panels)), return_dtype=pl.Int64)
-    across = math.ceil(len(panels) / math.ceil(len(panels) / PANELS_ACROSS))
-    return layers.facet(
-        facet=facet,
-        columns=across,
-        data=alt.InlineData(values=_values(rows.with_columns(numbers.alias(PANEL)))),
-    )
+    longest = max(rows[str(figure.y)].drop_nulls().str.len_chars(), default=0) if _is_name(figure, "y") else 0
+    left = 3 * BESIDE_PANEL + min(6 * longest, LABEL_WIDTH)
+    most = (CHART_WIDTH - left) // (PANEL_WIDTH + BESIDE_PANEL)
+    across = math.ceil(len(panels) / math.ceil(len(panels) / most))
+    data = alt.InlineData(values=_values(rows.with_columns(numbers.alias(PANEL))))
+    return layers.facet(facet=facet, columns=across, data=data)
 
 
 # --- data ---
