@@ -52,8 +52,7 @@ def single_panel(
 
 def several_panels(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt.TopLevelMixin:
     sort, header = alt.EncodingSortField(field=PANEL, op="min"), alt.Header(labelLimit=LABEL_WIDTH)
-    field = _field(str(figure.facet))
-    facet = alt.Facet(field=field, type="nominal", sort=sort, title=None, header=header)
+    facet = alt.Facet(field=_field(str(figure.facet)), type="nominal", sort=sort, title=None, header=header)
     layers = alt.layer(*_layers(figure, rows)).properties(**_size(figure, PANEL_WIDTH, PANEL_HEIGHT))
     numbers = rows[str(figure.facet)].replace_strict(panels, range(len(panels)), return_dtype=pl.Int64)
     longest = max(rows[str(figure.y)].drop_nulls().str.len_chars(), default=0) if _is_name(figure, "y") else 0

@@ -83,6 +83,7 @@ def read_whole_frames(folder: Folder, below: str, schema: pl.Schema) -> Iterator
         try:
             yield as_frame(folder.read_parquet(below, name)).match_to_schema(schema)
         except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            folder.read_bytes(below, name)  # raises where it is the disk that fails, and not the file
             folder.set_aside(below, name)
             logger.warning("set aside in %s: %s is damaged (%s)", folder.at(below, TORN), name, error)
 

@@ -87,10 +87,10 @@ def listed(paths: Paths) -> list[str]:
 
 def open_bytes(path: str) -> IO[bytes]:
     """The bytes of a file, decompressed where it is gzip, whatever its name; OSError if it is not a text file."""
-    if not _is_gzip(path):
-        start = start_of(path, 4)
-        for text in (text for magic, text in _NO_TEXT.items() if start.startswith(magic)):
-            raise OSError(text)
+    start = start_of(path, 4)
+    if not start.startswith(_GZIP_MAGIC):
+        if texts := [text for magic, text in _NO_TEXT.items() if start.startswith(magic)]:
+            raise OSError(*texts)
         return open_file(path)
     inner = gzip.GzipFile(fileobj=open_file(path)) if is_uri(path) else gzip.GzipFile(path)
     # the outer buffer makes reading line by line several times faster than GzipFile's own
