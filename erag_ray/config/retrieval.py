@@ -32,7 +32,6 @@ ENCODER_KEYS = {"searches", "model", "model_revision", "max_tokens", "dtype", "b
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
     "bm25": {"searches", "analyser", "k1", "b", "method"},
-    "lucene": {"searches", "k1", "b"},
     "dense": {*ENCODER_KEYS, "preset"},
     "rrf": {"of", "candidates", "rrf_k"},
     "rerank": {*ENCODER_KEYS, "of", "by", "candidates"},
@@ -46,22 +45,22 @@ class RetrieverConfig(Keys):
     """One way to rank passages."""
 
     kind: Text
-    """bm25, lucene (BM25 by Lucene itself, with the extra of that name), dense (an encoder and exact search), rrf
-    (reciprocal rank fusion of other runs), rerank (another run, scored again), random (the floor), langchain,
-    llama_index, haystack or python (an object or a function of yours), http (a service), or package.module:name."""
+    """bm25, dense (an encoder and exact search), rrf (reciprocal rank fusion of other runs), rerank (another run,
+    scored again), random (the floor), langchain, llama_index, haystack or python (an object or a function of yours),
+    http (a service), or package.module:name."""
 
     searches: Literal["title_and_text", "title_and_first_sentence"] = "title_and_text"
-    """What of a passage is searched. bm25, lucene, dense, rerank."""
+    """What of a passage is searched. bm25, dense, rerank."""
 
     analyser: Text = "english"
     """bm25: how a text becomes words: english (stop words, Snowball's stemmer), korean (morphemes by Kiwi), or
     package.module:name."""
 
     k1: NotNegative = 0.9
-    """bm25, lucene: saturation by term frequency."""
+    """bm25: saturation by term frequency."""
 
     b: Share = 0.4
-    """bm25, lucene: how far long passages count less, 0 to 1."""
+    """bm25: how far long passages count less, 0 to 1."""
 
     method: Literal["lucene", "robertson", "atire"] = "lucene"
     """bm25: the variant, as the package bm25s calls it."""

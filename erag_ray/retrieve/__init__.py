@@ -2,7 +2,7 @@
 
 Kinds of retrievers (`run.Retriever`):
 
-- with an index on disk (`run.Indexed`: bm25, dense, lucene): ``build`` writes the index and ``search`` reads it, both
+- with an index on disk (`run.Indexed`: bm25, dense): ``build`` writes the index and ``search`` reads it, both
   as numbered tasks (`sharded_tasks`), which run in this process or on a cluster;
 - with an index in memory (`run.InMemory`: random, and code of the user's own): ``index(corpus)`` returns an object with
   ``search(queries, depth)``;
@@ -20,7 +20,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from erag_ray.config.retrieval import OUTSIDE_KINDS, RetrieverConfig
+from erag_ray.config.retrieval import KEYS, OUTSIDE_KINDS, RetrieverConfig
 from erag_ray.retrieve.run import InMemory, Retriever
 from erag_ray.store.fingerprints import fingerprint
 from erag_ray.support.registry import find
@@ -29,7 +29,6 @@ from erag_ray.support.user_code import checking
 RETRIEVERS = {
     "bm25": "erag_ray.retrieve.bm25:Bm25",
     "dense": "erag_ray.retrieve.dense.index:Dense",
-    "lucene": "erag_ray.retrieve.lucene:Lucene",
     "random": "erag_ray.retrieve.without_index:Random",
     "rrf": "erag_ray.retrieve.without_index:ReciprocalRank",
     "rerank": "erag_ray.retrieve.dense.reranking:CrossEncoder",
@@ -45,9 +44,9 @@ def make_retriever(name: str, config: RetrieverConfig) -> Any:
         ValueError: the kind is unknown, or its settings are invalid.
         InputError: its model is missing, or user code raised.
     """
-    key = "rerank by" if config.kind == "rerank" and config.by else config.kind
-    if key not in RETRIEVERS:
+    if config.kind not in KEYS:
         return InMemory(name=name, config=config, code=_from_outside(name, config))
+    key = "rerank by" if config.by else config.kind
     retriever: Any = find("retriever", RETRIEVERS[key], {})(name=name, config=config)
     return (
         retriever if isinstance(retriever, Retriever) else InMemory(name=name, config=config, code=retriever)
@@ -56,7 +55,7 @@ def make_retriever(name: str, config: RetrieverConfig) -> Any:
 
 def _from_outside(name: str, config: RetrieverConfig) -> Any:
     """Return a retriever of outside code; a class is instantiated, with ``config`` if it has that parameter."""
-    retriever: Any = find("retriever", config.kind, dict.fromkeys(RETRIEVERS))
+    retriever: Any = find("retriever", config.kind, dict.fromkeys(KEYS))
     with checking(f"retrievers.{name}", retriever):
         if isinstance(retriever, type):
             takes_config = "config" in inspect.signature(retriever).parameters
