@@ -25,7 +25,7 @@ def main(config: BenchmarkConfig) -> None:
     from bench.figures import host_figure, served_figure
     from bench.run import costs_of, run_all
 
-    from erag_ray.report.charts import svg
+    from erag_ray.extras.papers.pictures import svg
     from erag_ray.report.console import open_console, show
     from erag_ray.report.markdown import parts_as_markdown, picture_name
     from erag_ray.store.fingerprints import new_job_id

@@ -27,9 +27,9 @@ from erag_ray.analyses.parts.model import Column, Figure, Format, Report, Sectio
 from erag_ray.analyses.parts.shapes import names, plain, tables_of
 from erag_ray.extras.credit.agreement import CREDIT_AGREEMENT, LISTS
 from erag_ray.extras.credit.stage import OF_CREDITS, OF_ORDERS
+from erag_ray.extras.papers.pictures import svg
 from erag_ray.measures.agreement import Interval, holm, resample_weights, resampled_agreement
 from erag_ray.report.build import views_of
-from erag_ray.report.charts import svg
 from erag_ray.report.load import load
 from erag_ray.report.markdown import parts_as_markdown
 from erag_ray.report.page.write import write_page
@@ -346,7 +346,7 @@ def main(out: str, folders: list[pathlib.Path]) -> None:
         figure = next((part for part in section.parts if isinstance(part, Figure)), None)
         if figure is not None:
             folder.write_bytes(vl_convert.svg_to_png(svg(figure), scale=1.4), f"{name}.png")
-    print(write_page(folder, report, has_charts=True))
+    print(write_page(folder, report))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import pathlib
 import random
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 import pytest
+import vl_convert
 from given_results import figures_of_dataset, results
 
 from erag_ray.analyses import question_by_question
@@ -35,6 +33,7 @@ from erag_ray.analyses.question_by_question import MAX_BARS, gain_by_question
 from erag_ray.analyses.scope import Scope, scope_of
 from erag_ray.analyses.useful_documents import shares_by_rank
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
+from erag_ray.extras.papers.pictures import PICTURE_CONFIG, svg
 from erag_ray.report import charts
 from erag_ray.report.vega_lite import CHART_WIDTH, COLORS
 from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS, RUNS, UTILITY, TableSchema, conform
@@ -381,7 +380,7 @@ def test_figure_1_has_a_line_for_each_annotator_and_a_panel_for_each_dataset() -
     assert isinstance(figure, Figure)
     rows = [(row["dataset"], row["annotator"], row["documents"], row["value"]) for row in data_of(figure)]
     assert rows == [("d", "erag", 1, 0.1), ("d", "erag", 10, 0.2), ("e", "provenance", 10, 0.4)]
-    assert "e" in "".join(ET.fromstring(charts.svg(figure)).itertext())
+    assert "e" in "".join(ET.fromstring(svg(figure)).itertext())
     assert [type(part) for part in figure_1(curves.clear(), "bm25", "kendall_tau_b")] == [Table]
 
 
@@ -449,12 +448,12 @@ def test_a_spec_is_vega_lite_with_its_data_and_without_any_address(form: str) ->
 def test_panels_have_room_on_the_page(num_panels: int, letters: int) -> None:
     rows = [{"run": f"{number}", "name": "n" * letters, "value": 0.5} for number in range(num_panels)]
     figure = drawn("point", data=pl.DataFrame(rows), x="value", y="name", facet="run", low=None, color=None)
-    assert float(ET.fromstring(charts.svg(figure)).attrib["width"]) <= CHART_WIDTH
+    assert float(ET.fromstring(svg(figure)).attrib["width"]) <= CHART_WIDTH
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_picture_is_xml_that_names_its_runs(form: str) -> None:
-    picture = ET.fromstring(charts.svg(FORMS[form]))
+    picture = ET.fromstring(svg(FORMS[form]))
     words = " ".join(text for text in picture.itertext() if text.strip())
     names = FORMS[form].data.filter(pl.col("value").is_finite())["name"].unique()
     for name in names:
@@ -502,41 +501,15 @@ def test_a_name_looks_the_same_where_others_are_missing() -> None:
 @pytest.mark.parametrize("depths", [(10, 50), (1, 5, 100), (7,)])
 def test_the_axis_names_every_depth(depths: tuple[int, ...]) -> None:
     data = pl.DataFrame({"name": "a", "k": depths, "value": 0.5})
-    picture = ET.fromstring(charts.svg(drawn("line", data=data, low=None, high=None)))
+    picture = ET.fromstring(svg(drawn("line", data=data, low=None, high=None)))
     assert set(map(str, depths)) <= set(picture.itertext())
 
 
 def test_a_picture_has_no_marks_that_are_not_seen() -> None:
-    spec = charts.vega(FORMS["many depths"], is_picture=True)
-    assert [layer["mark"]["type"] for layer in layers_of(spec)][-1] == "line"
-    assert not any("tooltip" in layer["encoding"] for layer in layers_of(spec))
-    assert "tooltip" in layers_of(charts.vega(FORMS["many depths"]))[-1]["encoding"]
-
-
-def test_the_bundle_defines_vega_embed_and_cannot_end_its_script() -> None:
-    bundle = charts.javascript_bundle()
-    assert "window.vegaEmbed=" in bundle
-    assert "</script" not in bundle.lower()
-    assert 500_000 < len(bundle) < 1_500_000
-
-
-@pytest.mark.parametrize("is_writable", [True, False])
-def test_a_machine_bundles_once_where_its_cache_folder_can_be_written(
-    is_writable: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "cache"
-    if not is_writable:
-        folder.write_text("a file")
-    monkeypatch.setenv("ERAG_RAY_CACHE", str(folder))
-    bundled = iter(["first", "second"])
-    monkeypatch.setattr(charts, "_bundled", lambda: next(bundled))
-    process = charts.javascript_bundle.__wrapped__
-    assert [process(), process()] == ["first", "first" if is_writable else "second"]
-
-
-def test_figures_and_charts_are_imported_without_altair() -> None:
-    code = (
-        "import sys, erag_ray.report.charts; sys.exit(' '.join({'altair', 'vl_convert'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stderr.strip() == ""
+    spec = charts.vega(FORMS["many depths"])
+    num_unseen = sum(layer["mark"].get("opacity") == 0 for layer in layers_of(spec))
+    num_marks = svg(FORMS["many depths"]).count('class="mark-')
+    spec["config"] = PICTURE_CONFIG
+    whole = vl_convert.vegalite_to_svg(spec, vl_version=charts.VEGA_LITE, allowed_base_urls=[])
+    assert num_unseen
+    assert num_marks < whole.count('class="mark-')

@@ -94,9 +94,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("erag_ray.report.page.write.SHARD_BYTES", 200_000)
         questions = load_questions(folder, QuestionOptions(depth=5, prompts=PROMPTS))
-        return write_page(
-            folder.folder, report_of("Which?", table_of(), figure()), questions, has_charts=True
-        )
+        return write_page(folder.folder, report_of("Which?", table_of(), figure()), questions)
 
 
 @pytest.fixture
@@ -394,7 +392,7 @@ def test_200_runs_and_one_question_without_a_useful_document(
 def test_one_file_works_alone(browser: Browser, tmp_path: pathlib.Path) -> None:
     store = write_folder(str(tmp_path / "out"), Size(num_questions=3))
     questions = load_questions(store, QuestionOptions())
-    path = write_page(store.folder, report_of("One", figure()), questions, single_file=True, has_charts=True)
+    path = write_page(store.folder, report_of("One", figure()), questions, single_file=True)
     alone = tmp_path / "mailed.html"
     shutil.move(path, alone)
     visit = Visit(browser, str(alone))

@@ -40,7 +40,7 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
         built = build_report(results)
         folder = Folder(config.out)
         folder.write_bytes(markdown(built, location=REST).encode(), "report.md")
-        write_page(folder, built, questions, single_file=config.report.single_file, has_charts=True)
+        write_page(folder, built, questions, single_file=config.report.single_file)
     print_report(built, console, locations=_locations(config.out), verbose=config.verbose)
     if built.failures:
         raise JobError(f"the report lacks what failed: {'; '.join(built.failures)}")

@@ -16,7 +16,7 @@ HEAVY = {
     "Stemmer": {"retrieve"},
     "vllm": {"models"},
     "altair": {"report"},
-    "vl_convert": {"report"},
+    "vl_convert": {"papers", "report"},
 }
 """Package -> the rooms that may import it."""
 LIGHT_INSTALL = f"""

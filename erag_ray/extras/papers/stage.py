@@ -21,9 +21,9 @@ from erag_ray.extras.papers.figures import (
     agreement_of_readers,
     figure_1,
 )
+from erag_ray.extras.papers.pictures import svg
 from erag_ray.extras.papers.published import published_reproduction, reproduction_table
 from erag_ray.measures.agreement import STATISTICS
-from erag_ray.report.charts import svg
 from erag_ray.report.markdown import parts_as_markdown, picture_name
 from erag_ray.store.folder import Folder
 from erag_ray.store.tables import TableStore

@@ -63,7 +63,7 @@ def compare_readers(config: ReadersConfig, console: rich.console.Console) -> Non
     built = _report(config, {schema: store.read(schema) for schema in tables})
     folder = Folder(config.out)
     folder.write_bytes(markdown(built).encode(), "report.md")
-    write_page(folder, built, single_file=config.report.single_file, has_charts=True)
+    write_page(folder, built, single_file=config.report.single_file)
     address = folder.address.rstrip("/")
     print_report(
         built, console, locations=[f"Page: {address}/{FOLDER}/index.html", f"Report: {address}/report.md"]

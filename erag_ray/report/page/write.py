@@ -33,7 +33,6 @@ def write_page(
     questions: Questions | None = None,
     *,
     single_file: bool = False,
-    has_charts: bool = False,
 ) -> str:
     """Write ``report/index.html`` and the files next to it, and delete those of an earlier report.
 
@@ -42,7 +41,6 @@ def write_page(
         report: the report.
         questions: for the view of single questions; None: no such view.
         single_file: write everything into one HTML file.
-        has_charts: draw figures; else they are shown as tables.
 
     Returns:
         The path of the page.
@@ -53,7 +51,7 @@ def write_page(
     inline = list(shards) if single_file else []
     for number, text in enumerate(shards):
         folder.write_bytes(f'shard({number},"{text}");\n'.encode(), FOLDER, "questions", f"{number:04}.js")
-    specs = {figure.name: vega(figure) for figure in figures_of(report)} if has_charts else {}
+    specs = {figure.name: vega(figure) for figure in figures_of(report)}
     bundle = javascript_bundle() if specs else ""
     if bundle and not single_file:
         folder.write_bytes(bundle.encode(), FOLDER, "charts.js")
