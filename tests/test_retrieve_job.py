@@ -496,7 +496,7 @@ def test_a_comparison_of_a_sample_searches_the_very_questions_of_the_sample(tiny
         assert set(run["query_id"]) == set(inputs.queries["query_id"]), name
     assert not any("outside the sample" in note for note in inputs.notes)
     # each list is the one that a search of all questions finds
-    everything = retrieved(dataclasses.replace(job, retrieve_all=True, out=str(tiny.folder / "all")))
+    everything = retrieved(dataclasses.replace(job, num_queries=None, out=str(tiny.folder / "all")))
     for name, run in everything.items():
         assert run["query_id"].n_unique() == len(QUESTIONS)
         # how many questions are encoded together may change the last digits of a score
@@ -511,10 +511,10 @@ def test_another_sample_is_searched_in_the_same_index(
     job = tiny.with_config(retrievers=kinds, runs={}, num_queries=3).config
     retrieved(job)
     monkeypatch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
-    for changes in ({"num_queries": 4}, {"num_queries": 4, "seed": 9}, {"retrieve_all": True}):
+    for changes in ({"num_queries": 4}, {"num_queries": 4, "seed": 9}, {"num_queries": None}):
         other = dataclasses.replace(job, **changes)
         runs = retrieved(other)
-        asked = len(QUESTIONS) if other.retrieve_all else other.num_queries
+        asked = other.num_queries or len(QUESTIONS)
         assert {name: run["query_id"].n_unique() for name, run in runs.items()} == dict.fromkeys(kinds, asked)
 
 

@@ -99,10 +99,6 @@ class JobConfig(PassageKeys, QuestionKeys):
     retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
 
-    retrieve_all: Flag = False
-    """With num_queries: let the retrievers search all questions all the same, so that a larger sample finds its lists
-    there. Else they search only the sample."""
-
     search: SearchConfig = field(default_factory=SearchConfig)
     """Where indexes are made and searched."""
 
@@ -370,8 +366,6 @@ class JobConfig(PassageKeys, QuestionKeys):
         for name, retriever in self.retrievers.items():
             retrievers.setdefault(self.run_corpora.get(name, ""), {})[name] = retriever
         questions = {one.name: getattr(self, one.name) for one in fields(QuestionKeys)}
-        if self.retrieve_all:
-            questions["num_queries"] = None
         return [
             RetrieveConfig(
                 **questions,

@@ -27,6 +27,7 @@ GONE = {
     "calibrate": "run the job on a sample (num_queries: 20), then with dry_run: true, which says what the rest takes",
     "num_flips": "tests of differences are exact; remove the key",
     "cpus_per_worker": "training workers share the CPUs of their node evenly; remove the key",
+    "retrieve_all": "remove the key; erag-ray retrieve searches all questions, and its runs are given as runs",
     "duplicates": "equal texts of a list are not counted any more; remove the key",
 }
 """Key of a former version, with dots -> what to do instead."""
