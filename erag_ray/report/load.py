@@ -31,10 +31,11 @@ def load(folder: str) -> Results:
     store = TableStore(folder)
     if not store.is_sealed(MEANS):
         raise InputError([f"{folder}: no sealed means; run erag-ray compare or erag-ray evaluate first"])
-    if others := stale(store.manifest(MEANS), store):
+    loading = _Loading(store)
+    if others := stale(store.manifest(MEANS), store, loading.known):
         text = f"{folder}: means were computed from an earlier version of {', '.join(others)}"
         raise InputError([f"{text}; run erag-ray compare or erag-ray evaluate again"])
-    return _Loading(store).results()
+    return loading.results()
 
 
 class _Loading:
@@ -43,6 +44,7 @@ class _Loading:
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self.missing: dict[str, str] = {}
+        self.known: dict[str, str | None] = {}
         # the stages that LABELS and UTILITY are made from
         self.sources = [self._config(schema.name).get("stage") for schema in (LABELS, UTILITY)]
 
@@ -117,7 +119,7 @@ class _Loading:
         if not folder.exists(name, MANIFEST):
             return None
         manifest = self._attempt(folder.at(name), functools.partial(read_manifest, folder, name, form=form))
-        if manifest is not None and (others := stale(manifest, self.store)):
+        if manifest is not None and (others := stale(manifest, self.store, self.known)):
             text = f"it was computed from an earlier version of {', '.join(others)}; run the job again"
             self.missing[folder.at(name)] = f"left out: {folder.at(name)}: {text}"
             return None

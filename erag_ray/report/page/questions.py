@@ -143,6 +143,7 @@ class _Tables:
     store: TableStore
     notes: list[str] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
+    known: dict[str, str | None] = field(default_factory=dict)
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
         empty = as_frame(schema.empty())
@@ -157,7 +158,7 @@ class _Tables:
                 )
             return
         try:
-            if others := stale(self.store.manifest(schema), self.store):
+            if others := stale(self.store.manifest(schema), self.store, self.known):
                 raise InputError(
                     [f"it was computed from an earlier version of {', '.join(others)}; run the job again"]
                 )

@@ -136,16 +136,24 @@ def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]
     return {schema.name: store.digest(schema) for schema in schemas}
 
 
-def stale(manifest: Mapping[str, Any], store: TableStore) -> list[str]:
-    """Return the source tables that have changed, or are stale themselves, since a table was computed."""
-    changed = []
-    for key, digest in manifest.get("inputs", {}).items():
-        name = key.removeprefix(TABLE)
-        # a source that is missing or damaged has not changed
-        source = whole_manifest(store.folder, name, form=TABLE_MANIFEST) if key.startswith(TABLE) else None
-        if source is not None and (content_digest(source) != digest or stale(source, store)):
-            changed.append(name)
-    return changed
+def stale(
+    manifest: Mapping[str, Any], store: TableStore, known: dict[str, str | None] | None = None
+) -> list[str]:
+    """Return the source tables that have changed, or are stale themselves, since a table was computed.
+
+    ``known`` receives the sources that were read: name -> digest of the content, "" if stale, None if missing or
+    damaged (then it has not changed). Calls that share it read each manifest once.
+    """
+    known = {} if known is None else known
+    inputs = manifest.get("inputs", {}).items()
+    sources = {name.removeprefix(TABLE): digest for name, digest in inputs if name.startswith(TABLE)}
+    for name in sources.keys() - known.keys():
+        source = whole_manifest(store.folder, name, form=TABLE_MANIFEST)
+        if source is None:
+            known[name] = None
+        else:
+            known[name] = "" if stale(source, store, known) else content_digest(source)
+    return [name for name, digest in sources.items() if known[name] not in (None, digest)]
 
 
 def _is_outside(name: str) -> bool:
