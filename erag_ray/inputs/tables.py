@@ -67,6 +67,11 @@ def check_inputs(
     spaced = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]")).unique(maintain_order=True)
     quoted = pl.Series(map(repr, spaced), dtype=pl.String)
     diagnostics.warn_each("ids with white space, which TREC files cannot hold", quoted)
+    for what, table, column in (("questions", queries, "question"), ("passages", corpus, "text")):
+        is_cell = pl.col(column).str.strip_chars().str.contains(EMPTY_CELL)
+        diagnostics.warn_each(
+            f"{what} whose text looks like an empty cell (nan, None)", table.filter(is_cell)[:, 0]
+        )
 
 
 def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagnostics: Diagnostics) -> None:
