@@ -18,7 +18,7 @@ from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, annotate
 from erag_ray.config.reader import KINDS, ReaderConfig
-from erag_ray.inference.planning.plan import plan_labels, plan_stage
+from erag_ray.inference.planning.plan import plan_lists, plan_stage
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.models import MODELS
@@ -74,11 +74,11 @@ def test_a_kind_that_there_is_not_is_refused_in_every_step(tiny: Tiny, kind: str
     known = "causal, echo, fid, function, ipa, served, vllm, or package.module:name"
     unknown = f"reader.kind: unknown reader '{kind}'; known: {known}"
     inputs = prepare(config)
-    pairs = inputs.runs.select("query_id", "doc_id")
+    lists = inputs.runs.select("query_id", kind=pl.lit("answer"), doc_ids=pl.concat_list("doc_id"))
     steps = [
         lambda: prepare(config, check_reader),
         lambda: plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False),
-        lambda: plan_labels(config, inputs, "settle", pairs),
+        lambda: plan_lists(config, inputs, "settle", lists),
     ]
     for step in steps:
         with pytest.raises(InputError, match=unknown):

@@ -108,18 +108,10 @@ def test_wrong_facts_are_refused_with_their_line(tiny: Tiny, value: object, mess
         prepare(with_facts(tiny, {"q1": value}).config)
 
 
-@pytest.mark.parametrize(
-    ("facts", "config", "message"),
-    [
-        ({}, {}, "erag_facts: no question lists several facts. Give the questions a field answers_all"),
-        (FACTS, {"score_only": "early_stop"}, "erag_facts: score_only: early_stop"),
-    ],
-)
-def test_facts_that_cannot_be_labelled_are_refused(
-    tiny: Tiny, facts: dict[str, object], config: dict[str, object], message: str
-) -> None:
+def test_questions_without_facts_are_refused(tiny: Tiny) -> None:
+    message = "erag_facts: no question lists several facts. Give the questions a field answers_all"
     with pytest.raises(InputError, match=message):
-        prepare(with_facts(tiny, facts, **config).config)
+        prepare(with_facts(tiny, {}).config)
 
 
 def test_facts_of_another_field_are_read_from_it(tiny: Tiny) -> None:

@@ -302,7 +302,7 @@ ASKED = [
     # the same text under another name is asked once
     request("answer", "q0", "y", key=1),
     request("answer", "q0", "z", key=2),
-    request("early_stopped", "q1", "x", key=1),
+    request("answer", "q1", "x", key=1),
     request("answer", "q0", key=0),
     request("answer", "q1", key=0),
     request("answer", "q0", "x", "z", key=3),

@@ -16,7 +16,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import make_model, model_id
 from erag_ray.models.local import model as local
 from erag_ray.models.local.model import Output, PromptTokens
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.support.errors import InputError
@@ -97,7 +97,7 @@ def test_kinds_of_request_do_not_change_each_other(
     folders: dict[str, str], kind: str, settings: dict[str, Any]
 ) -> None:
     model = models.loaded(kind, folders[kind], batch_size=8)
-    forms = [models.form_for(kind, asked, **settings) for asked in (ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD)]
+    forms = [models.form_for(kind, asked, **settings) for asked in (ANSWER, GOLD_LIKELIHOOD)]
     forms += [models.form_for(kind, max_new_tokens=3, **settings)]
     apart = [
         [

@@ -10,10 +10,9 @@ from tiny import Tiny, compare, kilt_line, table
 
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE
-from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.request import Passage, Request
 from erag_ray.store.schemas import LABELS
 
@@ -38,7 +37,7 @@ def five(tiny: Tiny, **config: object) -> Tiny:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
-def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_five_kinds(
+def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_three_kinds(
     tiny: Tiny, local_ray: None, tmp_path: pathlib.Path
 ) -> None:
     folder = models.causal_folder(tmp_path / "causal", seed=6, max_position_embeddings=2048)
@@ -49,16 +48,9 @@ def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_five_kinds(
         tiny,
         reader=ReaderConfig(**own, max_new_tokens=6),  # type: ignore[arg-type]
         judge=JudgeConfig(**own),  # type: ignore[arg-type]
-        score_only="classification",
     )
     plan = compare(changed)
-    assert {use.kind for use in plan.uses.values()} == {
-        ANSWER,
-        EARLY_STOPPED,
-        VERDICT,
-        GOLD_LIKELIHOOD,
-        RELEVANCE,
-    }
+    assert {use.kind for use in plan.uses.values()} == {ANSWER, GOLD_LIKELIHOOD, RELEVANCE}
     assert len(plan.plans) == 1
     assert len({dataset for _, dataset in plan.uses}) == 5
     assert len(list(marks.iterdir())) == 1

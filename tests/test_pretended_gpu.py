@@ -23,18 +23,16 @@ from erag_ray.config.judge import JudgeConfig
 from erag_ray.models.causal import kv_cache as leaving
 from erag_ray.models.causal.kv_cache import KeyValueCaches
 from erag_ray.models.causal.model import CausalModel
-from erag_ray.models.local.early_stopping import EarlyStopping
 from erag_ray.models.local.memory import to_device
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5 import engine as t5_engine
 from erag_ray.models.t5.encoder_cache import EncoderStates, Passes
 from erag_ray.models.t5.engine import CHECK_EVERY, Engine
 from erag_ray.models.t5.model import T5Model
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE
-from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.request import Request, Response
 
 MAX_WAITS, MAX_LAYER_KERNELS = 5, 28
@@ -127,9 +125,7 @@ def requests_to(kind: str, num: int, asked: Sequence[tuple[Kind, Case]] | None =
 
 def cases_of(kind: str) -> list[tuple[Kind, Case]]:
     plain, grades = models.case_for(kind), models.case_for(kind, judge=JudgeConfig(scale="grades"))
-    claim = models.case_for(kind, family="claim")
-    kinds = [(question_kind, plain) for question_kind in (ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD, RELEVANCE)]
-    return [*kinds, (RELEVANCE, grades), (VERDICT, claim)]
+    return [(ANSWER, plain), (GOLD_LIKELIHOOD, plain), (RELEVANCE, plain), (RELEVANCE, grades)]
 
 
 def responses(model: LocalModel, requests: Sequence[Request]) -> list[Response]:
@@ -200,19 +196,15 @@ def in_one_batch(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("asked", [ANSWER, EARLY_STOPPED], ids=lambda kind: kind.name)
 def test_a_batch_of_fid_waits_for_the_gpu_only_to_look_at_what_has_ended(
-    folders: Folders, gpu: Machine, monkeypatch: pytest.MonkeyPatch, asked: Kind
+    folders: Folders, gpu: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_one_batch(monkeypatch)
     steps, step = [], t5_engine._Run.step
     monkeypatch.setattr(t5_engine._Run, "step", lambda run, number: steps.append(number) or step(run, number))
-    if asked is EARLY_STOPPED:
-        # most rows leave at the first look
-        monkeypatch.setattr(EarlyStopping, "stop", lambda *_: lambda row, ids: row % 3 > 0)
     model = models.loaded("fid", folders("t5"))
     gpu.reset()
-    responses(model, requests_to("fid", 24, [(asked, models.case_for("fid", max_new_tokens=50))]))
+    responses(model, requests_to("fid", 24, [(ANSWER, models.case_for("fid", max_new_tokens=50))]))
     assert steps == list(range(50))
     waits = gpu.counts.waits
     assert sum(waits.values()) <= MAX_WAITS + len(steps) / CHECK_EVERY, waits

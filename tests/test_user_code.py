@@ -30,7 +30,6 @@ from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.pool import run
 from erag_ray.inputs.stage import prepare
-from erag_ray.measures.scores import score_named
 from erag_ray.models import Isolation, Rendered, make_model, model_id, render_isolated
 from erag_ray.models.isolation import ERRORS_IN_A_ROW
 from erag_ray.prompts.request import Passage, Request, Response
@@ -502,28 +501,6 @@ def test_a_utility_that_cannot_be_scored_fails_its_own_step(
     assert code == 1
     assert "scores are errors" in said
     assert not TableStore(tiny.config.out).is_sealed(UTILITY)
-
-
-MAY_MATCH = """
-from erag_ray.measures.scores import Score, exact_match
-
-def breaks(start, answers):
-    raise IndexError(start)
-
-EARLY = Score(name="early", function=exact_match, binary=True, normalises=True, may_match=breaks)
-"""
-
-
-def test_what_a_score_says_while_a_reader_writes_ends_the_job_by_its_line(
-    module: Callable[..., pathlib.Path],
-) -> None:
-    module("my_scores", MAY_MATCH)
-    score = score_named("my_scores:EARLY")
-    assert score.may_match
-    with pytest.raises(
-        JobError, match=r"^score my_scores:EARLY: IndexError: Par \(my_scores\.py:5\); responses"
-    ):
-        score.may_match("Par", ["Paris"])
 
 
 def test_settling_stops_at_an_output_that_cannot_be_scored(

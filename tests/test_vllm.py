@@ -186,7 +186,6 @@ def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) 
     request = Request(form, "Who?", (), ("Ada", "Graz", "Ada"))
     ((_, response),) = model.run([request])
     (prompt,) = model.render([request])
-    assert prompt.answer_ids is not None
     ends = math.log(sum(math.exp(logprob(id_).logprob) for id_ in model.ends(form)))
     expected = [min(0.0, sum(logprob(id_).logprob for id_ in ids) + ends) for ids in prompt.answer_ids]
     assert response.logprobs == pytest.approx(expected)

@@ -25,12 +25,8 @@ from erag_ray.analyses.parts.model import Figure, Table
 from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name
 from erag_ray.analyses.scope import Scope
 from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, agreement_sign, no_documents, unrelated_pairs
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
-from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
 
-ANSWERED_BY = {ANSWER.name: [kind.name for kind in (ANSWER, EARLY_STOPPED, VERDICT)]}
-"""Kind of request -> kinds that can replace it."""
 AGREEMENT, CEILING = "agreement", "ceiling"
 INTERVALS: Mapping[str, Any] = {
     "mark": "interval",
@@ -177,7 +173,7 @@ def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int 
 def _requests_of(spec: RequestSpec, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
     """Return the keys of the requests of one kind: without documents, about unrelated or about labelled ones."""
     key = ["model", "question_key", "passages_key"]
-    requests = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(spec.kind.name, [spec.kind.name])))
+    requests = single.filter(kind=spec.kind.name)
     if spec.lists is no_documents:
         closed_book = requests.filter(pl.col("doc_id").is_null())
         return closed_book.join(labels, on="query_id", how="semi").select(key)

@@ -115,12 +115,6 @@ class JobConfig(PassageKeys, QuestionKeys):
     auxiliary_reader: ReaderConfig | None = None
     """A cheap reader, with the keys of reader, for the annotators erag_auxiliary and gold_likelihood_auxiliary."""
 
-    score_only: Literal["early_stop", "classification"] | None = None
-    """Read single documents only as far as a binary score needs (null: whole outputs).
-    early_stop: an output ends as soon as no answer can match it any more; labels stay exactly the same.
-    classification: the same, and for claims the likelier verdict instead of decoding; labels may differ, and the
-    report says how often. An annotator of your own sees the shortened outputs. Lists are answered in whole."""
-
     depth: AtLeast1 = 10
     """Lists are cut to this many documents before anything else; each of these documents gets a label."""
 

@@ -361,7 +361,7 @@ def _seal(
     collected: Mapping[str, _Collected],
     remarks: Sequence[str],
 ) -> None:
-    # null without responses: all requests may be score-only
+    # null without responses
     tokens = responses.select(pl.col("num_prompt_tokens").mean()).item() or 0
     cut = responses.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item() or 0
     cut_question = responses.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0

@@ -7,15 +7,11 @@ from collections.abc import Mapping
 import polars as pl
 
 from erag_ray.inference.planning.pending import Use, Uses
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
 from erag_ray.prompts.kinds.base import Kind, Value
-from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.request import Response
 from erag_ray.store.schemas import RESPONSES
 from erag_ray.support.user_code import running
 
-INSTEAD_OF_ANSWERS = (EARLY_STOPPED, VERDICT)
-"""Kinds that give the score of an answer without its full text."""
 Values = Mapping[Kind, pl.DataFrame]
 """Kind of request -> query_id, doc_id? (null: without documents), reader, value? (from `fold`).
 
@@ -23,23 +19,17 @@ Of `ANSWER_JUDGE`: query_id, output, value?."""
 
 
 def fold(uses: Uses, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame) -> Values:
-    """Return the values of each kind of request with one document or none.
-
-    Score-only kinds (`INSTEAD_OF_ANSWERS`) count as answers.
-    """
+    """Return the values of each kind of request with one document or none."""
     single_document = requests.filter(pl.col("doc_ids").list.len() <= 1)
     facts = queries.select("query_id", "dataset", gold_answers="answers")
     joined = single_document.with_columns(doc_id=pl.col("doc_ids").list.first()).join(facts, on="query_id")
     answered = joined.join(responses, on=list(RESPONSES.key))
     parts: dict[Kind, list[pl.DataFrame]] = {}
-    replaced = {dataset for (_, dataset), use in uses.items() if use.kind in INSTEAD_OF_ANSWERS}
-    for pair, use in uses.items():
-        if use.kind is ANSWER and pair[1] in replaced:
-            continue
-        rows = answered.filter(kind=pair[0], dataset=pair[1])
-        kind = ANSWER if use.kind in INSTEAD_OF_ANSWERS else use.kind
-        value = pl.Series("value", _folded(use, rows), dtype=pl.String if kind.value is str else pl.Float64)
-        parts.setdefault(kind, []).append(rows.select("query_id", "doc_id", "reader", value))
+    for (name, dataset), use in uses.items():
+        rows = answered.filter(kind=name, dataset=dataset)
+        dtype = pl.String if use.kind.value is str else pl.Float64
+        value = pl.Series("value", _folded(use, rows), dtype=dtype)
+        parts.setdefault(use.kind, []).append(rows.select("query_id", "doc_id", "reader", value))
     return {kind: pl.concat(frames) for kind, frames in parts.items()}
 
 

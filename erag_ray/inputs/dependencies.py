@@ -29,7 +29,6 @@ def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[s
     return {
         "annotators": sorted(config.annotators),
         "reader": output_settings(config.reader) if config.asks_reader else {"kind": GIVEN.name},
-        "score_only": config.score_only,
         **({"threshold": config.threshold} if uses(config.annotators, "threshold") else {}),
         **_reader_sample(config),
         **judge,

@@ -138,9 +138,6 @@ def check_facts(
         f"score {', '.join(judged)} grades an output as a whole, not by fact. Choose another score, such as match": (
             bool(judged)
         ),
-        f"score_only: {config.score_only} shortens outputs by the answers as a whole. Leave it out": (
-            config.score_only is not None
-        ),
     }
     problems = [f"annotators: erag_facts: {text}" for text, is_wrong in texts.items() if is_wrong]
     diagnostics.error("config key annotators", *problems)

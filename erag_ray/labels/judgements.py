@@ -16,7 +16,6 @@ from erag_ray.inference.output_tables import describe_judgements, judged_queries
 from erag_ray.inference.planning.pending import DocIds
 from erag_ray.inference.planning.plan import StagePlan, answers_of_lists, plan_lists, preview
 from erag_ray.inference.stage import Finished, run_stage
-from erag_ray.inference.values import INSTEAD_OF_ANSWERS
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import needs_judgement
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
@@ -41,7 +40,7 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
     """
     if _judged(inputs).is_empty():
         return done
-    outputs = _with_passages(_outputs(config, done, inputs), inputs)
+    outputs = _with_passages(_outputs(config, done), inputs)
     plan = _plan(config, inputs, done.plan.stage, outputs)
     say(*preview(plan, show=config.progress))
     judge = run_stage(config, plan, done.costs)
@@ -69,7 +68,7 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
     ]
     responses = pl.concat([as_frame(RESPONSES.empty()), *parts]).filter(pl.col("error").is_null())
     cached = Finished(plan=plan, requests=plan.requests, responses=responses)
-    outputs = pl.concat([_outputs(config, cached, inputs), _pending_outputs(config, cached)])
+    outputs = pl.concat([_outputs(config, cached), _pending_outputs(config, cached)])
     yield (
         "the score judged: one request to the judge for each distinct output; outputs of pending requests are unknown, "
         "so the lines below count one of full length for each: an upper bound, without time"
@@ -84,23 +83,23 @@ def _judged(inputs: Inputs) -> pl.DataFrame:
     return inputs.queries.filter(judged_queries())
 
 
-def _outputs(config: JobConfig, done: Finished, inputs: Inputs) -> pl.DataFrame:
-    """Return the outputs of readers, and values that replace them (see `fold`): columns query_id, output?."""
-    kinds = [kind.name for kind in (*answers_of_lists(config), AUXILIARY_ANSWER)]
-    answers = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS)
-    values = done.values(inputs)
-    parts = [values[ANSWER].select("query_id", output="value")] if ANSWER in values else []
-    texts = (frame.select("query_id", "output") for frame in (answers, done.plan.given))
-    return pl.concat([*texts, *parts])
+def _outputs(config: JobConfig, done: Finished) -> pl.DataFrame:
+    """Return the outputs of readers: columns query_id, output?."""
+    answers = _answer_requests(config, done).join(done.responses, on=KEYS)
+    return pl.concat(frame.select("query_id", "output") for frame in (answers, done.plan.given))
 
 
 def _pending_outputs(config: JobConfig, done: Finished) -> pl.DataFrame:
     """Return a distinct output of maximum length per request without a response: columns query_id, output."""
-    kinds = [kind.name for kind in (*answers_of_lists(config), AUXILIARY_ANSWER, *INSTEAD_OF_ANSWERS)]
-    pending = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS, how="anti")
+    pending = _answer_requests(config, done).join(done.responses, on=KEYS, how="anti")
     longest = max((use.form.max_new_tokens for use in done.plan.uses.values()), default=0)
     name = pl.concat_str(KEYS, separator=" ")
     return pending.select("query_id", output=name + pl.lit(" word" * longest))
+
+
+def _answer_requests(config: JobConfig, done: Finished) -> pl.DataFrame:
+    kinds = [kind.name for kind in (*answers_of_lists(config), AUXILIARY_ANSWER)]
+    return done.requests.filter(pl.col("kind").is_in(kinds))
 
 
 def _with_passages(outputs: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:

@@ -50,7 +50,7 @@ def kinds_supporting(form: Form) -> str:
     """Return the kinds of models in this package that support requests of a form, joined by commas."""
     needs_texts = form.method == "loglikelihood" and not form.next_token
     kinds = {name: model_class(name) for name in MODELS}
-    names = [name for name, kind in kinds.items() if kind.supports >= form.needs]
+    names = [name for name, kind in kinds.items() if form.method in kind.supports]
     return ", ".join(name for name in names if kinds[name].scores_texts or not needs_texts)
 
 

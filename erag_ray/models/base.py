@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.budget import Budget
 from erag_ray.prompts.prompt import as_messages, as_text
-from erag_ray.prompts.request import Form, Need, Request, Response
+from erag_ray.prompts.request import Form, Method, Request, Response
 from erag_ray.support.errors import InputError
 
 DEFAULT_BATCH = 32
@@ -49,7 +49,7 @@ class Rendered:
         num_tokens: of the prompt; None if the model does not count them.
         num_truncated_question_tokens: cut from the question to make it fit.
         num_truncated_passage_tokens: cut from the passages.
-        answer_ids: token ids of the answers to score; None if there are none, or the model has no tokenizer.
+        answer_ids: token ids of the answers to score; none if the model has no tokenizer.
     """
 
     text: str = ""
@@ -57,7 +57,7 @@ class Rendered:
     num_tokens: int | None = None
     num_truncated_question_tokens: int = 0
     num_truncated_passage_tokens: int = 0
-    answer_ids: tuple[tuple[int, ...], ...] | None = None
+    answer_ids: tuple[tuple[int, ...], ...] = ()
 
 
 class Model(ABC):
@@ -66,7 +66,7 @@ class Model(ABC):
     One object serves every dataset and every kind of request: all differences are in the request's form.
 
     Attributes:
-        supports: the features that it has (see `prompts.request.Form.needs`).
+        supports: the methods of requests that it can run (see `prompts.request.Form.method`).
         scores_texts: whether it computes log-likelihoods of any text, or only of a next token.
         is_repeatable: whether the same request gets the same response on CPUs; else, and on GPUs, a job asks a sample
             of the new ones again at its end (``recheck_fraction``).
@@ -82,7 +82,7 @@ class Model(ABC):
         memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
     """
 
-    supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
+    supports: ClassVar[frozenset[Method]] = frozenset({"generate"})
     scores_texts: ClassVar[bool] = True
     is_repeatable: ClassVar[bool] = True
     counts_tokens: ClassVar[bool] = True

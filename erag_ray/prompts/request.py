@@ -17,7 +17,6 @@ import xxhash
 from erag_ray.store.fingerprints import fingerprint
 
 Method = Literal["generate", "loglikelihood"]
-Need = Literal["generate", "loglikelihood", "early_stop"]
 
 
 class Passage(NamedTuple):
@@ -78,7 +77,6 @@ class Form:
             model's default.
         keep_question_end: a question that is too long loses its start (a dialogue), else its end.
         stop_at_newline: an output ends at its first line break.
-        early_stop: name of a score; an output may end as soon as no answer of the request can match it any more.
         with_end: a log-likelihood includes the end of the output after the answer.
         next_token: a log-likelihood is that of the answer as the single next token: one pass over the prompt for all
             answers, and their probabilities add up. It is -inf for an answer of several tokens, and for one with the
@@ -93,7 +91,6 @@ class Form:
     max_prompt_tokens: int | None = None
     keep_question_end: bool = False
     stop_at_newline: bool = True
-    early_stop: str | None = None
     with_end: bool = True
     next_token: bool = False
     repeat: int = 0
@@ -101,9 +98,9 @@ class Form:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Return a hash of all fields, in 32 hex digits."""
-        fields = asdict(self)
+        # the keys of responses of former versions, in which a form had no repeat and could stop early
+        fields = {**asdict(self), "early_stop": None}
         if not self.repeat:
-            # the keys of responses from before there were repeats
             del fields["repeat"]
         return fingerprint(fields)
 
@@ -116,10 +113,6 @@ class Form:
         """Return what is added to the model's seed."""
         return max(self.repeat, -1 - self.repeat)
 
-    @property
-    def needs(self) -> frozenset[Need]:
-        return frozenset({self.method, "early_stop"} if self.early_stop else {self.method})
-
 
 class Request(NamedTuple):
     """One question to one model.
@@ -129,7 +122,7 @@ class Request(NamedTuple):
         question: of the user.
         passages: in the order of the list; none: closed-book.
         answers: for ``loglikelihood``, the answers to score, as they continue the prompt (with a blank before them
-            where needed); for early stopping, the answers that may match the output; else none.
+            where needed); else none.
     """
 
     form: Form

@@ -13,7 +13,7 @@ import torch
 from erag_ray.models import Resources
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
-from erag_ray.prompts.request import Failure, Form, Need, Request, Response
+from erag_ray.prompts.request import Failure, Form, Method, Request, Response
 
 MARK = "ERAG_RAY_TEST_MARK"
 FATAL = "what is q15"
@@ -67,7 +67,7 @@ class Changes(EchoModel):
 class Characters(LocalModel):
     """Has batches, and no weights: its tokens are characters, and it answers with the first passage's title."""
 
-    supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
+    supports: ClassVar[frozenset[Method]] = frozenset({"generate"})
 
     def resources(self) -> Resources:
         return Resources(num_gpus=0)

@@ -153,13 +153,12 @@ def case_for(
     kind: str,
     *,
     family: str = "question",
-    score: str = "exact_match",
     judge: JudgeConfig | None = None,
     **settings: Any,
 ) -> Case:
-    """What a kind of question knows of a dataset (family, score) and a job; ``settings`` are those of the reader."""
+    """What a kind of question knows of a dataset and a job; ``settings`` are those of the reader."""
     return Case(
-        dataset=Dataset(score=score, family=family),
+        dataset=Dataset(score="exact_match", family=family),
         reader=ReaderConfig(kind=kind, **{"max_new_tokens": 12, **settings}),
         judge=judge or JudgeConfig(),
         default_prompt=model_class(kind).default_prompt,
@@ -176,22 +175,6 @@ def outputs(model: Model, requests: Sequence[Request]) -> list[tuple[str, int]]:
     """Text and number of tokens for each request, in the order of the requests."""
     found = dict(model.run(requests))
     return [(str(found[place].text), found[place].num_output_tokens) for place in range(len(requests))]
-
-
-def chances_by_hand(model: Any, prompt: Any, answer: Sequence[int]) -> torch.Tensor:
-    """Log-probabilities of all tokens after each start of an answer, [len(answer) + 1, vocab], in double precision."""
-    with torch.no_grad():
-        if model.settings.is_encoder_decoder:
-            encoder = model.model.get_encoder()
-            states = [encoder(input_ids=torch.tensor([s])).last_hidden_state for s in prompt.segments]
-            inputs = torch.tensor([[0, *answer]])
-            logits = model.model(
-                encoder_outputs=(torch.cat(states, dim=1),), decoder_input_ids=inputs
-            ).logits[0]
-        else:
-            ids = torch.tensor([[*prompt.segments[0], *answer]])
-            logits = model.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
-    return logits.double().log_softmax(dim=1)
 
 
 def keep_to(model: LocalModel, form: Form, limits: Limits) -> None:

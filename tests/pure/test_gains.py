@@ -61,9 +61,25 @@ def folders(folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
     return {**folders, "bloom": bloom}
 
 
+def chances_by_hand(model: Any, prompt: Any, answer: Sequence[int]) -> torch.Tensor:
+    """Log-probabilities of all tokens after each start of an answer, [len(answer) + 1, vocab], in double precision."""
+    with torch.no_grad():
+        if model.settings.is_encoder_decoder:
+            encoder = model.model.get_encoder()
+            states = [encoder(input_ids=torch.tensor([s])).last_hidden_state for s in prompt.segments]
+            inputs = torch.tensor([[0, *answer]])
+            logits = model.model(
+                encoder_outputs=(torch.cat(states, dim=1),), decoder_input_ids=inputs
+            ).logits[0]
+        else:
+            ids = torch.tensor([[*prompt.segments[0], *answer]])
+            logits = model.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
+    return logits.double().log_softmax(dim=1)
+
+
 def by_hand(model: Any, prompt: Any, answer: tuple[int, ...], ends: Sequence[int]) -> float:
     """Exp of the mean log-probability, one answer and one prompt at a time, in double precision."""
-    chances = models.chances_by_hand(model, prompt, answer).exp()
+    chances = chances_by_hand(model, prompt, answer).exp()
     steps = [float(chances[step, id_]) for step, id_ in enumerate(answer)]
     if len(answer) < prompt.form.max_new_tokens:
         steps.append(float(chances[len(answer), ends].sum()))

@@ -28,6 +28,7 @@ GONE = {
     "num_flips": "tests of differences are exact; remove the key",
     "cpus_per_worker": "training workers share the CPUs of their node evenly; remove the key",
     "retrieve_all": "remove the key; erag-ray retrieve searches all questions, and its runs are given as runs",
+    "score_only": "outputs are always whole, and labels those of early_stop; remove the key",
     "duplicates": "equal texts of a list are not counted any more; remove the key",
 }
 """Key of a former version, with dots -> what to do instead."""

@@ -122,13 +122,12 @@ def _of_training(job: LabelledJob, training: TrainingData, config: ExportConfig)
 def _origin(job: LabelledJob, config: ExportConfig) -> str:
     made_with, manifest = job.manifest["config"], job.manifest
     version = manifest.get("packages", {}).get("erag-ray") or manifest.get("commit") or "unknown"
-    reader, score_only = made_with.get("reader", {}), made_with.get("score_only")
+    reader = made_with.get("reader", {})
     settings = ", ".join(f"{name} `{_public(reader[name])}`" for name in PUBLIC if reader.get(name))
-    cut = f" Outputs with single documents end early (`score_only: {score_only}`)." if score_only else ""
     return (
         f"By `erag-ray export` of erag_ray (labels by version {version}, digest `{content_digest(manifest)}`), "
         f"annotator `{config.annotator}`, threshold {job.threshold:g}, seed {config.seed}. Reader: "
-        f"{settings or 'none'}.{cut} The labels hold for this reader: another may be helped by other documents."
+        f"{settings or 'none'}. The labels hold for this reader: another may be helped by other documents."
     )
 
 

@@ -16,13 +16,14 @@ from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.looks import critical_values, largest_divisor, look, rejected
 from erag_ray.extras.sequential_test.messages import look_line, summary_lines
 from erag_ray.extras.sequential_test.sample import DatasetSample, Pair, differences, draw, run_names
-from erag_ray.inference.planning.plan import plan_labels
+from erag_ray.inference.planning.plan import plan_lists
 from erag_ray.inference.stage import readers_session, run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
 from erag_ray.labels.judgements import judge_outputs
 from erag_ray.labels.scoring import check_scores, scoring_of
 from erag_ray.measures.scores import score_sign
+from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.store.schemas import table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
@@ -270,7 +271,8 @@ def _labels(
     pairs = drawn.select(PAIR)
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0)), None, costs
-    finished = run_stage(config, plan_labels(config, inputs, STAGE, pairs), costs)
+    lists = pairs.select("query_id", kind=pl.lit(ANSWER.name), doc_ids=pl.concat_list("doc_id"))
+    finished = run_stage(config, plan_lists(config, inputs, STAGE, lists), costs)
     done = judge_outputs(config, inputs, finished)
     scoring = scoring_of(done.judgements)
     evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=scoring)

@@ -35,7 +35,7 @@ from erag_ray.inference.planning.pending import (
     ranked_lists,
     with_texts,
 )
-from erag_ray.inference.planning.uses import label_kind, score_kinds, use_of
+from erag_ray.inference.planning.uses import score_kinds, use_of
 from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
 from erag_ray.inputs.reader_sample import judged_queries, reader_queries
 from erag_ray.models import (
@@ -47,9 +47,8 @@ from erag_ray.models import (
     render_isolated,
     resources_of,
 )
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED, repeated_answer
+from erag_ray.prompts.kinds.answer import ANSWER, repeated_answer
 from erag_ray.prompts.kinds.base import Kind
-from erag_ray.prompts.kinds.verdict import VERDICT
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form
 from erag_ray.store.folder import Folder, as_frame
@@ -171,7 +170,7 @@ def plan_stage(
     given = given_answers(config, inputs, answers, of_lists)
     if config.outputs:
         of_documents, of_lists = _to_ask(config, of_documents, of_lists, given)
-    parts = [] if of_documents is None else [_by_label_kind(config, inputs, of_documents)]
+    parts = [_NO_LISTS if of_documents is None else of_documents]
     if of_lists is not None:
         names = (pl.lit(kind.name).alias("kind") for kind in answers_of_lists(config))
         parts += [of_lists.select(name, "query_id", "doc_ids") for name in names]
@@ -179,13 +178,12 @@ def plan_stage(
         part.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids", purpose=pl.lit(purpose))
         for purpose, part in (more or {}).items()
     ]
-    lists = pl.concat([_NO_LISTS, *parts, *further], how="diagonal")
+    lists = pl.concat([*parts, *further], how="diagonal")
     annotators = (spec.kind for spec in request_specs(config.annotators))
-    kinds = [*answers_of_lists(config), EARLY_STOPPED, VERDICT, *annotators]
-    plan = plan_lists(config, inputs, stage, lists, kinds)
+    plan = plan_lists(config, inputs, stage, lists, [*answers_of_lists(config), *annotators])
     families = {name: config.reader.family or dataset.family for name, dataset in inputs.datasets.items()}
     verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
-    answered = _shown_lists(parts[:1] if single_document else [], of_lists)
+    answered = _shown_lists(parts[0], of_lists)
     return dataclasses.replace(plan, answered=answered, verdicts=verdicts, given=given)
 
 
@@ -211,6 +209,8 @@ def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
     of_reader = reader_evidence(config, evidence)
     parts = [_NO_LISTS]
+    no_document = pl.when(pl.col("doc_id").is_null()).then(pl.lit([], dtype=DocIds))
+    doc_ids = no_document.otherwise(pl.concat_list("doc_id"))
     for spec in dict.fromkeys(request_specs(config.annotators)):
         if spec.kind.role == "reader":
             # a list of documents may come from any table of the evidence
@@ -218,47 +218,20 @@ def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
             lists = spec.lists(of_reader).join(queries, on="query_id", how="semi", maintain_order="left")
         else:
             lists = spec.lists(evidence)
-        kind = pl.lit(spec.kind.name).alias("kind")
-        parts.append(lists.select(kind, "query_id", doc_ids=_list_of("doc_id")))
+        parts.append(lists.select(pl.lit(spec.kind.name).alias("kind"), "query_id", doc_ids=doc_ids))
     return pl.concat(parts)
 
 
-def _list_of(column: str) -> pl.Expr:
-    """Return a list with the value; an empty list for null."""
-    single = pl.concat_list(column)
-    return pl.when(pl.col(column).is_null()).then(pl.lit([], dtype=DocIds)).otherwise(single)
-
-
-def _by_label_kind(config: JobConfig, inputs: Inputs, lists: pl.DataFrame) -> pl.DataFrame:
-    """Replace the kind answer by the kind of eRAG's labels of each dataset."""
-    names = {name: label_kind(config, dataset).name for name, dataset in inputs.datasets.items()}
-    datasets = inputs.queries.select("query_id", label_kind=pl.col("dataset").replace(names))
-    joined = lists.join(datasets, on="query_id", how="left", maintain_order="left")
-    kind = pl.when(pl.col("kind") == ANSWER.name).then("label_kind").otherwise("kind")
-    return joined.select(kind.alias("kind"), "query_id", "doc_ids")
-
-
-def _shown_lists(of_documents: Sequence[pl.DataFrame], of_lists: pl.DataFrame | None) -> pl.DataFrame:
+def _shown_lists(of_documents: pl.DataFrame, of_lists: pl.DataFrame | None) -> pl.DataFrame:
     """Return the lists with complete answers: columns kind, depth, query_id, doc_ids."""
     length = pl.col("doc_ids").list.len().cast(pl.Int32)
     of_one = pl.when(length == 0).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(SINGLE_DOCUMENT))
-    parts = [part.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length) for part in of_documents]
+    parts = [of_documents.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length)]
     if of_lists is not None:
         is_reference = pl.col("run_id").is_in(REFERENCES)
         kind = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
         parts.append(of_lists.with_columns(kind=kind))
     return pl.concat(part.select("kind", "depth", "query_id", "doc_ids") for part in parts)
-
-
-def plan_labels(config: JobConfig, inputs: Inputs, stage: str, pairs: pl.DataFrame) -> StagePlan:
-    """Plan a stage that needs eRAG's labels of these pairs: columns query_id, doc_id.
-
-    Raises:
-        InputError: as `plan_stage`.
-    """
-    answers = pairs.select(pl.lit(ANSWER.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id"))
-    lists = _by_label_kind(config, inputs, answers)
-    return plan_lists(config, inputs, stage, lists, [ANSWER, EARLY_STOPPED, VERDICT])
 
 
 def plan_lists(

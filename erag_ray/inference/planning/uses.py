@@ -14,13 +14,11 @@ from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import FORM_KEYS, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.pending import Use
-from erag_ray.measures.scores import JUDGED, score_named
+from erag_ray.measures.scores import JUDGED
 from erag_ray.models import Model, kinds_supporting, make_model, model_class, model_id, render_isolated
-from erag_ray.prompts.kinds.answer import ANSWER, EARLY_STOPPED
+from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case, Kind, Role
-from erag_ray.prompts.kinds.verdict import VERDICT
-from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form, Passage
 from erag_ray.store.fingerprints import fingerprint
 from erag_ray.store.stages.memory import shared
@@ -69,9 +67,8 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
             form = kind.build(case)
     except ValueError as error:
         raise error if isinstance(error, InputError) else InputError([f"reader.prompt: {error}"]) from error
-    missing = form.needs - backend.supports
-    if missing:
-        what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
+    if form.method not in backend.supports:
+        what = f"the kind {kind.name} needs {form.method}"
         text = f"{kind.role}.kind: {what}, which {model_config.kind} does not support; {kinds_supporting(form)} can"
         raise InputError([text])
     with _problems_named_after(kind):
@@ -131,16 +128,6 @@ def reader_id(config: JobConfig, dataset: Dataset) -> str:
     return f"{model_config.kind.rpartition(':')[2]}-{fingerprint([model, form.fingerprint])[:16]}"
 
 
-def label_kind(config: JobConfig, dataset: Dataset) -> Kind:
-    """Return the kind of request for eRAG's labels: the answer, or a cheaper kind if the job needs scores only."""
-    family = config.reader.family or dataset.family
-    if config.score_only == "classification" and family in VERDICTS:
-        return VERDICT
-    if config.score_only and score_named(dataset.score).may_match is not None:
-        return EARLY_STOPPED
-    return ANSWER
-
-
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
     """Return the problems of the models for all datasets and kinds of request; no weights are loaded."""
     if not config.asks_reader:
@@ -152,7 +139,7 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
     kinds = [spec.kind for spec in request_specs(config.annotators)]
     problems: list[str] = []
     for dataset in datasets.values() or (Dataset(),):
-        problems += _problems(config, dataset, [ANSWER, *_label_kinds(config, dataset), *kinds])
+        problems += _problems(config, dataset, [ANSWER, *kinds])
     return list(dict.fromkeys(problems))
 
 
@@ -184,11 +171,3 @@ def _problems_without_reader(config: JobConfig, datasets: Mapping[str, Dataset])
 
 def score_kinds(dataset: Dataset) -> list[Kind]:
     return [ANSWER_JUDGE] if dataset.score in JUDGED else []
-
-
-def _label_kinds(config: JobConfig, dataset: Dataset) -> list[Kind]:
-    try:
-        return [label_kind(config, dataset)]
-    except ValueError:
-        # an unknown score is reported by the checks of the evaluation
-        return []

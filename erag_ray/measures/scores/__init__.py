@@ -31,8 +31,6 @@ from erag_ray.measures.scores.chat import (
 from erag_ray.measures.scores.kilt import (
     accuracy,
     exact_match,
-    may_be_accurate,
-    may_match_exactly,
     rouge_l_google,
     rouge_l_kilt,
     token_f1,
@@ -46,7 +44,6 @@ from erag_ray.measures.scores.normalization import (
     whole_words,
 )
 from erag_ray.support.registry import find_instance
-from erag_ray.support.user_code import with_guards
 
 __all__ = [
     "COMPARISONS", "ENGLISH", "JUDGED", "JUDGEMENTS", "SCORES", "SHORT_ANSWERS", "UNSPACED", "Score", "Scoring",
@@ -64,8 +61,7 @@ def score_named(name: str) -> Score:
     base, _, language = name.partition(":")
     if base in COMPARISONS and language:
         return language_score(name)
-    score = find_instance("score", name, SCORES, Score, "binary=True, normalises=False")
-    return with_guards(score, f"score {name}", "may_match")
+    return find_instance("score", name, SCORES, Score, "binary=True, normalises=False")
 
 
 def score_sign(name: str) -> int:
@@ -78,18 +74,11 @@ def score_sign(name: str) -> int:
 SCORES: dict[str, Score] = {
     score.name: score
     for score in (
-        Score(
-            name="exact_match",
-            function=exact_match,
-            binary=True,
-            normalises=True,
-            may_match=may_match_exactly,
-        ),
+        Score(name="exact_match", function=exact_match, binary=True, normalises=True),
         Score(name="token_f1", function=token_f1, binary=False, normalises=True),
-        Score(name="accuracy", function=accuracy, binary=True, normalises=False, may_match=may_be_accurate),
+        Score(name="accuracy", function=accuracy, binary=True, normalises=False),
         Score(name="rouge_l_kilt", function=rouge_l_kilt, binary=False, normalises=False),
         Score(name="rouge_l_google", function=rouge_l_google, binary=False, normalises=False),
-        # no may_match: later tokens can always add a match and never undo one
         language_score("match"),
         language_score("char_f1"),
         Score(name="abstained", function=abstained, binary=True, normalises=False, sign=0),

@@ -31,9 +31,6 @@ class Score:
         binary: declared, not inferred from values: the values are only 0 and 1. Labels from other scores need a
             threshold for binary measures.
         normalises: texts are compared after ``normalize``; gold answers that normalise to "" are left out.
-        may_match: of a binary score: (start of an output, gold answers) -> whether an output with this start may still
-            score 1. It must be False only if no continuation does, since early stopping ends the output there. None:
-            no early stopping.
         normalize: how texts are normalised.
         sign: 1: more is better; -1: less is better; 0: neither, such as the share of questions that the reader leaves
             unanswered. No run is best by such a score.
@@ -44,7 +41,6 @@ class Score:
     function: Callable[[str, Sequence[str]], float]
     binary: bool
     normalises: bool
-    may_match: Callable[[str, Sequence[str]], bool] | None = None
     normalize: Callable[[str], str] = normalized
     sign: Literal[1, 0, -1] = 1
     needs_judge: bool = False

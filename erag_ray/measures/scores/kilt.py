@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 from rouge import Rouge
 
 from erag_ray.measures.scores.base import best_over_gold_answers, multiset_f1
-from erag_ray.measures.scores.normalization import ARTICLES, normalized, without_punctuation
+from erag_ray.measures.scores.normalization import normalized
 
-_ARTICLE_STARTS = ("", "a", "an", "t", "th", "the")
 _ROUGE = Rouge(metrics=["rouge-l"], stats=["f"])
 
 
@@ -24,30 +22,6 @@ def exact_match(output: str, answers: Sequence[str]) -> float:
     out.
     """
     return best_over_gold_answers(lambda text, gold: normalized(text) == normalized(gold), output, answers)
-
-
-def may_match_exactly(start: str, answers: Sequence[str]) -> bool:
-    """Return whether an output that starts with ``start`` may still be an `exact_match`.
-
-    Lower-casing and removing punctuation work character by character (except for the final sigma, which is treated as
-    a sigma). Articles are whole runs of word characters, and every run but the last is complete. So the text before the
-    last run is final, and the last run too unless it is, or may become, an article. A normalised gold answer must start
-    with this final text; if the text ends in a blank, the gold answer must have a word boundary there.
-    """
-    prefix = _final_prefix(_fold_sigma(without_punctuation(start)))
-    return any(f"{_fold_sigma(normalized(gold))} ".startswith(prefix) for gold in answers)
-
-
-def _final_prefix(start: str) -> str:
-    """Return the prefix that all texts starting with ``start`` (lower case, no punctuation) have when normalised."""
-    before = re.sub(r"\w*\Z", "", start)
-    text = ARTICLES.sub(" ", before if start[len(before) :] in _ARTICLE_STARTS else start)
-    words = " ".join(text.split())
-    return f"{words} " if words and text[-1].isspace() else words
-
-
-def _fold_sigma(text: str) -> str:
-    return text.replace("\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
 
 
 def token_f1(output: str, answers: Sequence[str]) -> float:
@@ -63,12 +37,6 @@ def token_f1(output: str, answers: Sequence[str]) -> float:
 def accuracy(output: str, answers: Sequence[str]) -> float:
     """Return 1 if the output equals a gold answer exactly, case included, else 0: KILT's accuracy, for FEVER."""
     return best_over_gold_answers(lambda text, gold: text == gold, output, answers)
-
-
-def may_be_accurate(start: str, answers: Sequence[str]) -> bool:
-    """Return whether an output that starts with ``start`` may still have an `accuracy` of 1, up to blanks around it."""
-    prefix, gold_answers = start.lstrip(), [answer.strip() for answer in answers]
-    return any(gold.startswith(prefix) or gold == prefix.rstrip() for gold in gold_answers)
 
 
 def rouge_l_kilt(output: str, answers: Sequence[str]) -> float:

@@ -28,15 +28,10 @@ def normalize_answer(text: str) -> str:
     Punctuation leaves no space behind ("U.S." -> "us", "well-known" -> "wellknown"). Without Unicode normalisation: "é"
     as one character and as "e" plus an accent stay different, and quotation marks outside ASCII stay.
     """
-    return " ".join(ARTICLES.sub(" ", without_punctuation(text)).split())
-
-
-def without_punctuation(text: str) -> str:
-    """Lower-case a text and remove ASCII punctuation."""
     text = text.lower()
     for mark in string.punctuation:  # three times as fast as str.translate on a passage of 100 words
         text = text.replace(mark, "")
-    return text
+    return " ".join(ARTICLES.sub(" ", text).split())
 
 
 normalized = functools.lru_cache(maxsize=NUM_CACHED)(normalize_answer)

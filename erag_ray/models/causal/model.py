@@ -14,7 +14,6 @@ import transformers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
-from erag_ray.models.local.early_stopping import Stop, up_to_stop
 from erag_ray.models.local.likelihood import Row, batched, by_prompt, logprobs_of, rows_of
 from erag_ray.models.local.memory import (
     Limits,
@@ -26,7 +25,7 @@ from erag_ray.models.local.memory import (
 )
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.pretrained import Pretrained
-from erag_ray.models.local.tokens import answer_ids, cut_prompt
+from erag_ray.models.local.tokens import answer_ids, cut_prompt, up_to_end
 from erag_ray.models.local.weights import load_end_tokens, load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
@@ -63,7 +62,6 @@ class CausalModel(LocalModel):
         self.pretrained = Pretrained(config, encoder_decoder=False)
         self.source, self.settings = self.pretrained.source, self.pretrained.settings
         self.tokenizer, self.pieces = self.pretrained.tokenizer, self.pretrained.pieces
-        self.stopping = self.pretrained.stopping
         self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
         self.caches: KeyValueCaches | None = None
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
@@ -168,26 +166,19 @@ class CausalModel(LocalModel):
         return [outputs[row] for row in range(len(prompts))]
 
     def _generate(self, prefix: Ids, prompts: Sequence[PromptTokens]) -> list[Output]:
-        form, stop = prompts[0].form, self.stopping.stop(prompts)
+        form = prompts[0].form
         rests = [prompt.segments[0][len(prefix) :] for prompt in prompts]
         ids, mask, cache, _ = self.padded(prefix, rests, form.max_new_tokens)
         decoding = self.pretrained.decoding(form, self.ends(form), self._pad)
-        # eviction needs a cache of plain keys and values, and would change the row numbers that a stop depends on
-        if cache is not None and not form.early_stop and decoding.max_new_tokens > CHECK_EVERY:
+        # eviction needs a cache of plain keys and values
+        if cache is not None and decoding.max_new_tokens > CHECK_EVERY:
             rows = generate_with_eviction(self.model, ids, mask, cache, decoding, self.ends(form))
-            return [self.output(form, row) for row in rows]
-        sequences = self.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            past_key_values=cache,
-            generation_config=decoding,
-            stopping_criteria=stop and _criteria(stop, ids.shape[1]),
-        )
-        outputs = enumerate(sequences[:, ids.shape[1] :].tolist())
-        return [
-            self.output(form, tokens if stop is None else up_to_stop(row, tokens, stop))
-            for row, tokens in outputs
-        ]
+        else:
+            sequences = self.model.generate(
+                input_ids=ids, attention_mask=mask, past_key_values=cache, generation_config=decoding
+            )
+            rows = sequences[:, ids.shape[1] :].tolist()
+        return [self.output(form, row) for row in rows]
 
     def padded(
         self, prefix: Ids, rests: Sequence[Ids], new_tokens: int = 0
@@ -236,13 +227,12 @@ class CausalModel(LocalModel):
 
     def output(self, form: Form, ids: list[int]) -> Output:
         """Return the output that token ids decode to, up to the first end token."""
-        ends = self.ends(form)
-        length = next((i + 1 for i, id_ in enumerate(ids) if id_ in ends), len(ids))
+        ids = up_to_end(ids, self.ends(form))
         # the template may write the start of thinking, which the output continues
         after = self._chat_frame(form.prompt, has_passages=True)[1].text if form.prompt.is_chat else ""
-        written = opens_thinking(after) + self._decoded(ids[:length])
+        written = opens_thinking(after) + self._decoded(ids)
         text, notes = answer_in(written, one_line=form.stop_at_newline)
-        return Output(text, length, notes)
+        return Output(text, len(ids), notes)
 
     def _decoded(self, ids: list[int]) -> str:
         """Return the text of tokens without control tokens; with those around thinking, which `answer_in` cuts."""
@@ -290,16 +280,6 @@ class CausalModel(LocalModel):
             **{name: value for name, value in optional.items() if name in parameters},
         ).logits
         return logits
-
-
-def _criteria(stop: Stop, start: int) -> Any:
-    """Return the stopping criteria of transformers' ``generate`` for a stop; prompts end at ``start``."""
-
-    def has_ended(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
-        ended = [stop(row, tokens) for row, tokens in enumerate(ids[:, start:].tolist())]
-        return torch.tensor(ended, device=ids.device)
-
-    return transformers.StoppingCriteriaList([has_ended])
 
 
 def by_prefix(prompts: Sequence[PromptTokens]) -> dict[Ids, list[int]]:

@@ -1,1 +1,1 @@
-"""Shared by models in this process: tokens, weights, devices, memory, likelihoods and early stopping."""
+"""Shared by models in this process: tokens, weights, devices, memory and likelihoods."""

@@ -33,11 +33,7 @@ def fed(prompt: PromptTokens, ids: Ids) -> Ids:
 
 
 def rows_of(prompts: Sequence[PromptTokens]) -> list[Row]:
-    rows = (
-        Row(index, fed(prompt, ids))
-        for index, prompt in enumerate(prompts)
-        for ids in prompt.answer_ids or ()
-    )
+    rows = (Row(index, fed(prompt, ids)) for index, prompt in enumerate(prompts) for ids in prompt.answer_ids)
     return list(dict.fromkeys(rows))
 
 
@@ -71,7 +67,7 @@ def logprobs_of(
     positions: dict[tuple[int, Ids], list[tuple[int, int, int]]] = {}
     for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
         prompt = prompts[row.prompt]
-        for ids in prompt.answer_ids or ():
+        for ids in prompt.answer_ids:
             if fed(prompt, ids) == row.fed:
                 tokens = [(number, start + step, id_) for step, id_ in enumerate(ids)]
                 end = [(number, start + len(ids), id_) for id_ in ends if model.scores_end(form, ids)]
@@ -115,6 +111,5 @@ def by_prompt(
 
 def scored_answers(prompt: PromptTokens) -> Iterator[tuple[Ids, bool]]:
     """Yield the answers of a prompt and whether each counts: of equal next tokens only the first does."""
-    answers = prompt.answer_ids or ()
-    for index, ids in enumerate(answers):
-        yield ids, not (prompt.form.next_token and ids in answers[:index])
+    for index, ids in enumerate(prompt.answer_ids):
+        yield ids, not (prompt.form.next_token and ids in prompt.answer_ids[:index])

@@ -15,7 +15,7 @@ from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.devices import set_matmul_precision
 from erag_ray.models.local.memory import BatchLimits, Limits, free_memory, is_out_of_memory
 from erag_ray.models.local.weights import quiet
-from erag_ray.prompts.request import Failure, Form, Need, Request, Response
+from erag_ray.prompts.request import Failure, Form, Method, Request, Response
 from erag_ray.support.errors import JobError
 
 WINDOW_TOKENS = 1 << 20
@@ -38,13 +38,11 @@ class PromptTokens(Rendered):
         form: of the request.
         segments: token ids.
         num_shared: the number of tokens at the start that are a template and may be shared with other prompts.
-        matches: the answers that can match, for early stopping.
     """
 
     form: Form
     segments: tuple[tuple[int, ...], ...]
     num_shared: int = 0
-    matches: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_tokens", sum(map(len, self.segments)))
@@ -90,7 +88,7 @@ class LocalModel(Model):
         model: of transformers, once loaded; None if another engine runs it.
     """
 
-    supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood", "early_stop"})
+    supports: ClassVar[frozenset[Method]] = frozenset({"generate", "loglikelihood"})
     max_padding_share: ClassVar[float] = 0.15
     model: Any = None
 
@@ -279,7 +277,7 @@ class LocalModel(Model):
         if any(math.isnan(value) for value in logprobs):
             text = f"the log-probabilities of {self.config.model} in {self.config.dtype} are NaN"
             raise JobError(f"{text}; choose another dtype")
-        answers, form = prompt.answer_ids or (), prompt.form
+        answers, form = prompt.answer_ids, prompt.form
         return prompt.response(
             logprobs=tuple(logprobs),
             num_answer_tokens=tuple(len(ids) + self.scores_end(form, ids) for ids in answers),

@@ -8,7 +8,6 @@ from typing import Any
 import transformers
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.models.local.early_stopping import EarlyStopping
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.local.tokens import PieceTokenizer, Segment
 from erag_ray.models.local.weights import load_settings, load_tokenizer
@@ -37,7 +36,6 @@ class Pretrained:
         source: its files.
         settings: the config, of transformers.
         pieces: its tokenizer for pieces of prompts.
-        stopping: early stopping of its outputs.
 
     Raises:
         InputError: the files cannot be read, or model and tokenizer do not belong together.
@@ -51,7 +49,6 @@ class Pretrained:
         self.pieces = PieceTokenizer(self.tokenizer)
         # plain text never has control tokens; those of templates are checked with the prompt
         self.check_ids(sorted(set(self.tokenizer.get_vocab().values()) - self.pieces.control_ids))
-        self.stopping = EarlyStopping(self.tokenizer)
 
     def fingerprint_fields(self, model: LocalModel) -> dict[str, object]:
         """Return files, precision and tokenization of a model, as `Model.fingerprint_fields`."""
@@ -102,7 +99,7 @@ class Pretrained:
         self,
         request: Request,
         segments: Sequence[Segment],
-        answers: tuple[Ids, ...] | None,
+        answers: tuple[Ids, ...],
         num_shared: int = 0,
     ) -> PromptTokens:
         return PromptTokens(
@@ -112,7 +109,6 @@ class Pretrained:
             num_truncated_question_tokens=sum(segment.num_question for segment in segments),
             num_truncated_passage_tokens=sum(segment.num_passages for segment in segments),
             answer_ids=answers,
-            matches=self.stopping.matches(request),
         )
 
     def first_in_vocabulary(self, ids: Sequence[int | None]) -> int:

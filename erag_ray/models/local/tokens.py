@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from erag_ray.models.local.word_cache import (
@@ -162,17 +162,20 @@ def _lengths(pieces: Sequence[Piece], ids: Sequence[Ids], kind: str) -> list[int
     return [len(piece_ids) for piece, piece_ids in zip(pieces, ids, strict=True) if piece.kind == kind]
 
 
-def answer_ids(tokenizer: PieceTokenizer, requests: Sequence[Request]) -> list[tuple[Ids, ...] | None]:
-    """Return the token ids of each request's answers, truncated as outputs are; None unless it is a loglikelihood."""
-    scored = [request.answers if request.form.method == "loglikelihood" else () for request in requests]
-    distinct = list(dict.fromkeys(answer for answers in scored for answer in answers))
+def up_to_end(ids: list[int], ends: Collection[int]) -> list[int]:
+    """Return the tokens of an output up to and with the first that ends it."""
+    length = next((index + 1 for index, id_ in enumerate(ids) if id_ in ends), len(ids))
+    return ids[:length]
+
+
+def answer_ids(tokenizer: PieceTokenizer, requests: Sequence[Request]) -> list[tuple[Ids, ...]]:
+    """Return the token ids of each request's answers, truncated as outputs are."""
+    distinct = list(dict.fromkeys(answer for request in requests for answer in request.answers))
     tokens = tokenizer.tokenise([[Piece("passage", answer)] for answer in distinct])
     ids = {answer: piece_ids[0] for answer, piece_ids in zip(distinct, tokens, strict=True)}
     return [
-        tuple(_scored(request.form, ids[answer], tokenizer.unknown) for answer in answers)
-        if request.form.method == "loglikelihood"
-        else None
-        for request, answers in zip(requests, scored, strict=True)
+        tuple(_scored(request.form, ids[answer], tokenizer.unknown) for answer in request.answers)
+        for request in requests
     ]
 
 

@@ -32,7 +32,7 @@ from erag_ray.models.served.handshake import (
     top_logprobs,
 )
 from erag_ray.prompts.prompt import Piece, fit, pieces
-from erag_ray.prompts.request import Failure, Form, Need, Request, Response
+from erag_ray.prompts.request import Failure, Form, Method, Request, Response
 from erag_ray.support.errors import InputError, JobError
 
 PROBE_SECONDS = 60.0
@@ -61,7 +61,7 @@ class ServedModel(Model):
     has_timeouts: ClassVar[bool] = True
 
     revision: ClassVar[int] = 2
-    supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
+    supports: ClassVar[frozenset[Method]] = frozenset({"generate", "loglikelihood"})
     scores_texts: ClassVar[bool] = False
     is_repeatable: ClassVar[bool] = False
     default_prompt: ClassVar[str] = "question_first"

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from erag_ray.models.local.early_stopping import Stop, up_to_stop
 from erag_ray.models.local.linear import (
     Weights,
     add_linear,
@@ -28,6 +27,7 @@ from erag_ray.models.local.linear import (
 )
 from erag_ray.models.local.memory import free_on, machine_bytes, reusable, to_device
 from erag_ray.models.local.process import KEPT_BYTES
+from erag_ray.models.local.tokens import up_to_end
 from erag_ray.models.t5.attention import CopiedStates, Projections, attention_for, bias_matrix
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, flat
 
@@ -231,30 +231,28 @@ class Engine:
         start: int,
         ends: Sequence[int],
         most: int,
-        stop: Stop | None = None,
     ) -> list[list[int]]:
-        """Decode greedily over encoder states; return the tokens of each output up to its end or its early stop.
+        """Decode greedily over encoder states; return the tokens of each output up to its end.
 
         Args:
             encoder_states: of each row.
             start: the decoder's start token.
             ends: tokens that end an output.
             most: the largest number of tokens in an output.
-            stop: early stopping: an output ends at the first token after which it returns True, in whatever batch.
         """
         run = _Run(self, encoder_states, start, ends, most)
         every = 1 if self.device.type == "cpu" else CHECK_EVERY
         for step in range(most):
             run.step(step)
-            if (step + 1) % every == 0 and not run.evict(run.ended(stop)):
+            if (step + 1) % every == 0 and not run.evict():
                 break
-        return run.outputs(set(ends), stop)
+        return run.outputs(ends)
 
 
 class _Run:
     """A batch during decoding: the output tokens of each row, and the keys and values of its self-attention.
 
-    It synchronises with a GPU only in `ended` and `outputs`.
+    It synchronises with a GPU only in `evict` and `outputs`.
     """
 
     def __init__(
@@ -266,7 +264,7 @@ class _Run:
         self.rows = list(range(num_rows))
         """The rows of the original batch that are still in it."""
         self.all_tokens = torch.zeros(num_rows, most, dtype=torch.long, device=device)
-        self.tokens, self.num_tokens = self.all_tokens, 0
+        self.tokens = self.all_tokens
         self.last = torch.full((num_rows,), start, device=device)
         self.end = to_device(torch.tensor(list(ends), dtype=torch.long), device)
         self.has_ended = torch.zeros(num_rows, device=device, dtype=torch.bool)
@@ -291,7 +289,6 @@ class _Run:
         scores = normed_order(states, engine.decoder.norm, engine.epsilon, engine.output)
         self.last = first_largest(scores)
         self.tokens[:, step] = self.last
-        self.num_tokens = step + 1
         self.has_ended |= torch.isin(self.last, self.end)
 
     def _self_attention(self, states: Tensor, layer: Attention, number: int, step: int) -> Tensor:
@@ -306,17 +303,12 @@ class _Run:
         means = weights[:, :, None] @ values[:, :, : step + 1]
         return means.reshape(rows, -1)
 
-    def ended(self, stop: Stop | None) -> list[bool]:
-        """Return which rows have ended, by an end token or an early stop. Synchronises with the device once."""
-        columns = [self.has_ended[:, None], self.tokens[:, : self.num_tokens]]
-        table = torch.cat(columns if stop else columns[:1], dim=1).tolist()
-        return [
-            bool(end) or (stop is not None and stop(row, ids))
-            for row, (end, *ids) in zip(self.rows, table, strict=True)
-        ]
+    def evict(self) -> bool:
+        """Evict the rows that have ended, once they are half of the batch; return whether any row has not.
 
-    def evict(self, has_ended: Sequence[bool]) -> bool:
-        """Evict the rows that have ended, once they are half of the batch; return whether any row has not."""
+        Synchronises with the device once.
+        """
+        has_ended: list[bool] = self.has_ended.tolist()
         num_ended = sum(has_ended)
         if num_ended == len(self.rows):
             return False
@@ -336,17 +328,10 @@ class _Run:
         if self.tokens is not self.all_tokens:
             self.all_tokens[to_device(torch.tensor(self.rows), self.engine.device)] = self.tokens
 
-    def outputs(self, ends: set[int], stop: Stop | None) -> list[list[int]]:
-        """Return the output tokens of each row, up to and with its end token, or up to its early stop."""
+    def outputs(self, ends: Collection[int]) -> list[list[int]]:
+        """Return the output tokens of each row, up to and with its end token."""
         self._store()
-        tokens = self.all_tokens[:, : self.num_tokens].tolist()
-        outputs = [_up_to_end(ids, ends) for ids in tokens]
-        return outputs if stop is None else [up_to_stop(row, ids, stop) for row, ids in enumerate(outputs)]
-
-
-def _up_to_end(ids: list[int], ends: set[int]) -> list[int]:
-    length = next((index + 1 for index, id_ in enumerate(ids) if id_ in ends), len(ids))
-    return ids[:length]
+        return [up_to_end(ids, ends) for ids in self.all_tokens.tolist()]
 
 
 def first_largest(scores: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from erag_ray.models.local.memory import (
 )
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.pretrained import Pretrained
-from erag_ray.models.local.tokens import Segment, answer_ids, cut_prompt
+from erag_ray.models.local.tokens import Segment, answer_ids, cut_prompt, up_to_end
 from erag_ray.models.local.weights import load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.t5.encoder_cache import (
@@ -81,7 +81,6 @@ class T5Model(LocalModel):
         self.pretrained = Pretrained(config, encoder_decoder=True)
         self.source, self.settings = self.pretrained.source, self.pretrained.settings
         self.tokenizer, self.pieces = self.pretrained.tokenizer, self.pretrained.pieces
-        self.stopping = self.pretrained.stopping
         if config.dtype == INT8 and self.settings.model_type not in KINDS:
             raise InputError(
                 [f"reader.dtype: {INT8} is for {', '.join(KINDS)}, not {self.settings.model_type}"]
@@ -239,7 +238,6 @@ class T5Model(LocalModel):
             start=self.first,
             ends=self.end,
             most=form.max_new_tokens,
-            stop=self.stopping.stop(prompts),
         )
         return [self.output(row) for row in ids]
 
@@ -249,7 +247,7 @@ class T5Model(LocalModel):
             attention_mask=states.is_state.long(),
             generation_config=self.decoding(form),
         )
-        return [self.output(row) for row in ids[:, 1:].tolist()]
+        return [self.output(up_to_end(row, self.end)) for row in ids[:, 1:].tolist()]
 
     @property
     def first(self) -> int:
@@ -266,9 +264,8 @@ class T5Model(LocalModel):
         return settings
 
     def output(self, ids: list[int]) -> Output:
-        """Return the output that token ids decode to, up to the end token."""
-        length = ids.index(self.end[0]) + 1 if self.end and self.end[0] in ids else len(ids)
-        return Output(self.tokenizer.decode(ids[:length], skip_special_tokens=True).strip(), length)
+        """Return the output that token ids decode to."""
+        return Output(self.tokenizer.decode(ids, skip_special_tokens=True).strip(), len(ids))
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:

