@@ -272,8 +272,7 @@ def _labels(
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0)), None, costs
     lists = pairs.select("query_id", kind=pl.lit(ANSWER.name), doc_ids=pl.concat_list("doc_id"))
-    finished = run_stage(config, plan_lists(config, inputs, STAGE, lists), costs)
-    done = judge_outputs(config, inputs, finished)
+    done = judge_outputs(config, inputs, run_stage(config, plan_lists(config, inputs, STAGE, lists), costs))
     scoring = scoring_of(done.judgements)
     evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=scoring)
     labels = label_by_reader("erag", evidence)
@@ -283,7 +282,7 @@ def _labels(
             f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
             "ended as errors, and without them the estimate would be wrong; see what they say by erag-ray annotate"
         )
-    responses = finished.responses
+    responses = done.responses
     num_prompt, num_output = responses.select(pl.col("num_prompt_tokens", "num_output_tokens").sum()).row(0)
     # without what a server had in its cache; None where no price is given
     price = config.reader.price_of(int(num_prompt), 0, int(num_output))
