@@ -91,15 +91,10 @@ def cost_row(
     tokens = counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
     return {
         **key,
+        **{name: getattr(counts, name) for name in COSTS.columns.names if hasattr(counts, name)},
         "num_requests": num_requests,
         "num_reader_calls": counts.num_responses,
-        "num_prompt_tokens": counts.num_prompt_tokens,
-        "num_output_tokens": counts.num_output_tokens,
-        "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
         "price": config.price_of(*tokens),
-        "seconds": counts.seconds,
-        "device_seconds": counts.device_seconds,
-        "peak_memory_bytes": counts.peak_memory_bytes,
     }
 
 

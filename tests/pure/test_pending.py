@@ -92,7 +92,7 @@ def requests_of(
 
 
 def pending_of(requests: pl.DataFrame, uses=ORDERED) -> pl.DataFrame:
-    documents, forms = documents_of(CORPUS), forms_of(uses, next(iter(uses.values())).model)
+    documents, forms = documents_of(CORPUS), forms_of(uses)
     new = pending(requests, NONE_KNOWN, QUERIES, documents, uses)
     return pl.DataFrame(with_texts(new, QUERIES, documents, uses, forms))
 
@@ -206,7 +206,7 @@ def test_every_kind_is_pending_with_its_form_and_its_answers() -> None:
         ]
     )
     table = pending_of(requests, uses)
-    forms = forms_of(uses, "fid-1")
+    forms = forms_of(uses)
     assert forms == [FORM, LIKELIHOOD_FORM]
     found = list(PendingRequests(table.to_arrow(), forms))
     asked = {(request.form.method, request.answers) for request in found}

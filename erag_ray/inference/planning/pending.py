@@ -111,7 +111,7 @@ def ranked_lists(runs: pl.DataFrame, query_ids: pl.Series, depths: Iterable[int]
 def build_requests(
     lists: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
 ) -> pl.DataFrame:
-    """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``."""
+    """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``; all uses are of one model."""
     distinct = lists.select("kind", "query_id", "doc_ids").unique().sort("kind", "query_id", "doc_ids")
     if distinct.is_empty():
         return as_frame(REQUESTS.empty())
@@ -119,7 +119,7 @@ def build_requests(
     parts = queries_of_kinds.partition_by("kind", "dataset")
     query_parts = pl.concat(_query_part(part, uses) for part in parts)
     joined = distinct.join(query_parts, on=["kind", "query_id"], how="left", maintain_order="left")
-    shown = _shown(joined["doc_ids"], documents, joined["is_ordered"].to_numpy())
+    shown = _shown(joined["doc_ids"], documents, uses)
     table = joined.with_columns(passages_key=_passages_keys(*shown, documents)).select(REQUESTS.columns.names)
     conform(table, REQUESTS)
     return table
@@ -139,11 +139,10 @@ def _query_part(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
         question_key=pl.Series(keys, dtype=pl.UInt64),
         model=pl.lit(use.model),
         reader=pl.lit(use.reader),
-        is_ordered=pl.lit(use.sees_order),
     )
 
 
-def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.bool_]) -> tuple[Rows, Rows]:
+def _shown(doc_ids: pl.Series, documents: Documents, uses: Uses) -> tuple[Rows, Rows]:
     """Return lists of documents in the order in which the model sees them.
 
     They are sorted by hash if their order does not matter, so that equal sets are equal.
@@ -157,10 +156,11 @@ def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.
     doc_rows = ids.join(documents.rows, on="doc_id", how="left", maintain_order="left")["doc_row"]
     assert not doc_rows.null_count(), "prepare checks that the corpus has every document"
     rows = doc_rows.to_numpy().astype(np.int64)
-    # most lists have one document
-    unordered = np.flatnonzero(np.repeat(~is_ordered & (lengths > 1), lengths))
-    lists = np.repeat(np.arange(len(lengths)), lengths)[unordered]
-    rows[unordered] = rows[unordered][np.lexsort((documents.ranks[rows[unordered]], lists))]
+    if not any(use.sees_order for use in uses.values()):
+        # most lists have one document
+        unordered = np.flatnonzero(np.repeat(lengths > 1, lengths))
+        lists = np.repeat(np.arange(len(lengths)), lengths)[unordered]
+        rows[unordered] = rows[unordered][np.lexsort((documents.ranks[rows[unordered]], lists))]
     return rows, edges
 
 
@@ -193,15 +193,13 @@ def pending(
     numbered = keyed.with_row_index("query_row")
     joined = distinct.join(numbered, on="query_id", how="left", maintain_order="left")
     ordered = joined.sort("text_key", *KEY_COLUMNS)
-    sees_order = {use.model: use.sees_order for use in uses.values()}
-    is_ordered = ordered["model"].replace_strict(sees_order, return_dtype=pl.Boolean).to_numpy()
-    rows, edges = _shown(ordered["doc_ids"], documents, is_ordered)
+    rows, edges = _shown(ordered["doc_ids"], documents, uses)
     lists = pa.LargeListArray.from_arrays(edges, rows.astype(np.uint32))
     return ordered.select(*KEY_COLUMNS, "text_key", "kind", "query_row", doc_rows=pl.Series(lists))
 
 
-def forms_of(uses: Uses, model: str) -> list[Form]:
-    return list(dict.fromkeys(use.form for use in uses.values() if use.model == model))
+def forms_of(uses: Uses) -> list[Form]:
+    return list(dict.fromkeys(use.form for use in uses.values()))
 
 
 def with_texts(
@@ -212,7 +210,7 @@ def with_texts(
     doc_rows = rows["doc_rows"].explode().drop_nulls()
     queries_of_rows = queries[rows["query_row"]]
     uses_of_rows = list(zip(rows["kind"], queries_of_rows["dataset"], rows["query_row"], strict=True))
-    form_numbers = {pair: forms.index(use.form) for pair, use in uses.items() if use.form in forms}
+    form_numbers = {pair: forms.index(use.form) for pair, use in uses.items()}
     answers = {key: uses[key[:2]].answers(queries["answers"][key[2]].to_list()) for key in set(uses_of_rows)}
     columns = {
         **{name: rows[name].to_arrow() for name in KEY_COLUMNS},

@@ -285,7 +285,7 @@ def _plan(
     config: JobConfig, model: Model, lists: pl.DataFrame, inputs: Inputs, documents: Documents, uses: Uses
 ) -> ModelPlan:
     name = next(iter(uses.values())).model
-    store, forms = ResponseStore(config.cache_dir, name), forms_of(uses, name)
+    store, forms = ResponseStore(config.cache_dir, name), forms_of(uses)
     if not store.is_described():
         store.describe({key: value for key, value in fingerprint_fields_of(model).items() if key != "probes"})
     check_facts(model, store)

@@ -110,11 +110,8 @@ def _model_config(config: ReaderConfig, form: Form) -> ReaderConfig:
 
 def _check_answers(kind: Kind, case: Case, model: Model) -> None:
     request = kind.request(case, "Who?", (Passage("A title", "A text."),), ("An answer",))
-    if not request.answers:
-        return
-    for prompt in render_isolated(model, [request]):
-        problem = kind.check(request.answers, prompt.answer_ids) if prompt.answer_ids else ""
-        if problem:
+    for prompt in render_isolated(model, [request]) if request.answers else []:
+        if problem := kind.check(prompt.answer_ids):
             raise InputError([problem])
 
 
@@ -130,16 +127,23 @@ def reader_id(config: JobConfig, dataset: Dataset) -> str:
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
     """Return the problems of the models for all datasets and kinds of request; no weights are loaded."""
-    if not config.asks_reader:
-        return _problems_without_reader(config, datasets)
-    try:
-        model_class(config.reader.kind)
-    except InputError as error:
-        return list(error.problems)
-    kinds = [spec.kind for spec in request_specs(config.annotators)]
-    problems: list[str] = []
+    problems, kinds = list[str](), [spec.kind for spec in request_specs(config.annotators)]
+    if config.asks_reader:
+        try:
+            model_class(config.reader.kind)
+        except InputError as error:
+            return list(error.problems)
+        kinds = [ANSWER, *kinds]
+    else:
+        # all outputs are given, and only the judge is asked
+        problems = [
+            f"annotators: {name} asks the reader more than outputs can say; configure it"
+            for name in config.annotators
+            if any(spec.kind.role == "reader" and spec.kind is not ANSWER for spec in request_specs([name]))
+        ]
+        kinds = [kind for kind in kinds if kind.role != "reader"]
     for dataset in datasets.values() or (Dataset(),):
-        problems += _problems(config, dataset, [ANSWER, *kinds])
+        problems += _problems(config, dataset, kinds)
     return list(dict.fromkeys(problems))
 
 
@@ -150,23 +154,6 @@ def _problems(config: JobConfig, dataset: Dataset, kinds: Sequence[Kind]) -> Ite
             use_of(kind, config, dataset)
         except InputError as error:
             yield from error.problems
-
-
-def _problems_without_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
-    """Return the problems of a job whose outputs are all given: only the judge is asked."""
-    specs = {name: list(request_specs([name])) for name in config.annotators}
-    askers = [
-        name
-        for name, kinds in specs.items()
-        if any(spec.kind is not ANSWER and spec.kind.role == "reader" for spec in kinds)
-    ]
-    problems = [
-        f"annotators: {name} asks the reader more than outputs can say; configure it" for name in askers
-    ]
-    judged = [spec.kind for kinds in specs.values() for spec in kinds if spec.kind.role != "reader"]
-    for dataset in datasets.values():
-        problems += _problems(config, dataset, judged)
-    return list(dict.fromkeys(problems))
 
 
 def score_kinds(dataset: Dataset) -> list[Kind]:

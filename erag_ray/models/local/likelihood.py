@@ -50,9 +50,9 @@ def logprobs_of(
     rows: Sequence[Row],
     prompts: Sequence[PromptTokens],
 ) -> dict[tuple[int, Ids], torch.Tensor]:
-    """Return the log-probability of each answer of a batch: (index of the prompt, answer) -> scalar, on the host.
+    """Return the log-probability of each answer of a batch that counts: (index of the prompt, answer) -> scalar.
 
-    All values are copied from the device at once. The probability of an end is the sum of those of all end tokens.
+    All values are copied to the host at once. The probability of an end is the sum of those of all end tokens.
 
     Args:
         model: its end tokens, and which answers have an end.
@@ -67,22 +67,14 @@ def logprobs_of(
     positions: dict[tuple[int, Ids], list[tuple[int, int, int]]] = {}
     for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
         prompt = prompts[row.prompt]
-        for ids in prompt.answer_ids:
-            if fed(prompt, ids) == row.fed:
+        for ids, counts in scored_answers(prompt):
+            if counts and fed(prompt, ids) == row.fed:
                 tokens = [(number, start + step, id_) for step, id_ in enumerate(ids)]
                 end = [(number, start + len(ids), id_) for id_ in ends if model.scores_end(form, ids)]
-                positions[row.prompt, ids] = [*tokens, *end] if _is_possible(prompt, ids) else []
+                positions[row.prompt, ids] = [*tokens, *end]
     values = _values(logits, list(itertools.chain.from_iterable(positions.values())))
     parts = torch.split(values, list(map(len, positions.values())))
-    return {
-        (index, ids): _logprob(ids, part) if _is_possible(prompts[index], ids) else part.new_tensor(-math.inf)
-        for (index, ids), part in zip(positions, parts, strict=True)
-    }
-
-
-def _is_possible(prompt: PromptTokens, ids: Ids) -> bool:
-    """Return whether an answer can be the output: a next token is one token."""
-    return not prompt.form.next_token or len(ids) == 1
+    return {key: _logprob(key[1], part) for key, part in zip(positions, parts, strict=True)}
 
 
 def _logprob(ids: Ids, values: torch.Tensor) -> torch.Tensor:
@@ -110,6 +102,7 @@ def by_prompt(
 
 
 def scored_answers(prompt: PromptTokens) -> Iterator[tuple[Ids, bool]]:
-    """Yield the answers of a prompt and whether each counts: of equal next tokens only the first does."""
-    for index, ids in enumerate(prompt.answer_ids):
-        yield ids, not (prompt.form.next_token and ids in prompt.answer_ids[:index])
+    """Yield the answers of a prompt and whether each counts: of next tokens those of one token, the first of equals."""
+    answers, is_next = prompt.answer_ids, prompt.form.next_token
+    for index, ids in enumerate(answers):
+        yield ids, not is_next or (len(ids) == 1 and ids not in answers[:index])

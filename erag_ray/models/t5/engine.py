@@ -225,12 +225,7 @@ class Engine:
 
     @torch.inference_mode()
     def decode(
-        self,
-        encoder_states: EncoderStates,
-        *,
-        start: int,
-        ends: Sequence[int],
-        most: int,
+        self, encoder_states: EncoderStates, *, start: int, ends: Sequence[int], most: int
     ) -> list[list[int]]:
         """Decode greedily over encoder states; return the tokens of each output up to its end.
 

@@ -230,24 +230,18 @@ class T5Model(LocalModel):
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        form = prompts[0].form
-        if self.engine is None:
-            return self._generate_by_library(form, self.encoder_states(prompts))
-        ids = self.engine.decode(
-            self.encoder_states(prompts),
-            start=self.first,
-            ends=self.end,
-            most=form.max_new_tokens,
-        )
-        return [self.output(row) for row in ids]
-
-    def _generate_by_library(self, form: Form, states: EncoderStates) -> list[Output]:
-        ids = self.model.generate(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states.states),
-            attention_mask=states.is_state.long(),
-            generation_config=self.decoding(form),
-        )
-        return [self.output(up_to_end(row, self.end)) for row in ids[:, 1:].tolist()]
+        form, states = prompts[0].form, self.encoder_states(prompts)
+        if self.engine is not None:
+            rows = self.engine.decode(states, start=self.first, ends=self.end, most=form.max_new_tokens)
+        else:
+            ids = self.model.generate(
+                encoder_outputs=BaseModelOutput(last_hidden_state=states.states),
+                attention_mask=states.is_state.long(),
+                generation_config=self.decoding(form),
+            )
+            rows = [up_to_end(row, self.end) for row in ids[:, 1:].tolist()]
+        texts = (self.tokenizer.decode(row, skip_special_tokens=True) for row in rows)
+        return [Output(text.strip(), len(row)) for text, row in zip(texts, rows, strict=True)]
 
     @property
     def first(self) -> int:
@@ -262,10 +256,6 @@ class T5Model(LocalModel):
         settings = self.pretrained.decoding(form, self.end, self._pad)
         settings.decoder_start_token_id = self.first
         return settings
-
-    def output(self, ids: list[int]) -> Output:
-        """Return the output that token ids decode to."""
-        return Output(self.tokenizer.decode(ids, skip_special_tokens=True).strip(), len(ids))
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:

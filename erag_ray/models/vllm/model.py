@@ -129,13 +129,12 @@ class VllmModel(LocalModel):
         ends = tuple(sorted(self.ends(form)))
         if form.method == "generate":
             return [EngineRequest(ids, max_tokens=form.max_new_tokens, ends=ends)]
-        answers = list(dict.fromkeys(prompt.answer_ids))
         if form.next_token:
-            next_ids = [answer[0] for answer in answers if len(answer) == 1]
+            next_ids = [answer[0] for answer, counts in scored_answers(prompt) if counts]
             return [EngineRequest(ids, next_ids=chunk) for chunk in chunks_of(next_ids)]
         return [
             EngineRequest((*ids, *answer), num_scored=0 if number else len(answer), next_ids=chunk)
-            for answer in answers
+            for answer in dict.fromkeys(prompt.answer_ids)
             for number, chunk in enumerate(chunks_of(ends if self.scores_end(form, answer) else ()))
         ] or [EngineRequest(ids)]
 
@@ -175,7 +174,7 @@ def logprobs_of(prompt: PromptTokens, completed: Sequence[Completed]) -> list[fl
 
     def value(ids: Ids) -> float:
         if form.next_token:
-            return ends[start].get(ids[0], -math.inf) if len(ids) == 1 else -math.inf
+            return ends[start].get(ids[0], -math.inf)
         whole = (*start, *ids)
         total = answers.get(whole, 0.0)
         if ends[whole]:

@@ -70,7 +70,7 @@ class Kind:
             text is the value.
         value: type of the value.
         role: which of the job's models gets the requests.
-        check: returns what is wrong with the token ids of the answers, such as two that are equal; "" if nothing is.
+        check: returns what is wrong with the token ids of the answers, such as a word of several; "" if nothing is.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Kind:
     fold: Callable[[Sequence[str], Response], Value] | None = None
     value: type[str] | type[float] = str
     role: Role = "reader"
-    check: Callable[[Sequence[str], Sequence[Sequence[int]]], str] = lambda answers, answer_ids: ""
+    check: Callable[[Sequence[Sequence[int]]], str] = lambda answer_ids: ""
 
     def by_auxiliary(self) -> Kind:
         return dataclasses.replace(self, name=f"auxiliary_{self.name}", role="auxiliary_reader")

@@ -67,7 +67,7 @@ def grade(text: str) -> float | None:
     return int(match[1]) / MAX_GRADE if match else None
 
 
-def _split_words(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) -> str:
+def _split_words(answer_ids: Sequence[Sequence[int]]) -> str:
     half = len(answer_ids) // 2
     halves = zip(WORDS, (answer_ids[:half], answer_ids[half:]), strict=True)
     split = [word for word, spellings in halves if half and all(len(ids) != 1 for ids in spellings)]
