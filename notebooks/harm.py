@@ -1,4 +1,4 @@
-"""Which documents do the labels find harmful? Measured on documents of which it is known what they are.
+"""Which documents does gain find harmful? Measured on documents of which it is known what they are.
 
     python notebooks/harm.py [OUT]
     python notebooks/harm.py [OUT] --questions nq-dev-kilt.jsonl --passages passages.jsonl --answered_first \
@@ -14,12 +14,7 @@ For each question of a generated world (factoid questions and claims), or of a K
 - unrelated: passages for other questions, on other pages, without the answer.
 
 Each kind is a run, so that the jobs' own steps read and label it. OUT/harm.md holds which share of each kind has a
-label below 0, with 95 % intervals (Wilson), by
-
-- gain, and the same on the questions that the reader answers without documents;
-- difference: the likelihood of the gold answers with the document minus without any;
-- margin over none: its logarithm, where it is lower than 97.5 % of those of documents that are drawn as unrelated;
-- gain_likelihood.
+gain below 0, with 95 % intervals (Wilson), and the same on the questions that the reader answers without documents.
 
 With --answered_first the questions come first that the reader answers without documents, of fifteen times as many as
 are used. What was read is not read again.
@@ -41,7 +36,6 @@ import polars as pl
 import scipy.stats
 
 from erag_ray.analyses.useful_documents import harm_notes
-from erag_ray.annotators import TAIL, unrelated_pairs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.queries import load_queries
@@ -56,13 +50,10 @@ from erag_ray.extras.world.tasks import TASKS, Scene
 from erag_ray.inference.planning.plan import plan_lists, plan_stage
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage
-from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.inputs.stage import prepare
 from erag_ray.labels.document_labels import label
 from erag_ray.measures.scores import score_named, score_outputs
 from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.prompts.kinds.base import Kind
-from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.store.schemas import LABELS
 from erag_ray.store.tables import TableStore
 
@@ -74,7 +65,6 @@ CANDIDATES = 15
 """So many times as many questions are asked without documents to find those that are answered so."""
 NUM_TOPICAL, NUM_UNRELATED = 3, 2
 KINDS = ("counterfactual", "topical", "unrelated", "gold")
-ANNOTATORS = ("erag", "gold_likelihood", "gain", "gain_likelihood")
 PAIR = ["query_id", "doc_id"]
 
 
@@ -296,7 +286,7 @@ def job_of(cases: Sequence[Case], dataset: str, reader: ReaderConfig, out: pathl
         dataset=dataset,
         passages=[str(out / "passages.jsonl")],
         runs={kind: str(out / f"{kind}.trec") for kind in KINDS},
-        annotators=list(ANNOTATORS),
+        annotators=["erag", "gain"],
         reader=reader,
         depth=NUM_TOPICAL,
         end_to_end_depths=[1],
@@ -315,7 +305,11 @@ def _output(case: Case) -> list[dict[str, object]]:
 def answered_first(config: JobConfig, cases: Sequence[Case]) -> list[Case]:
     """The cases, those first that the reader answers without documents."""
     inputs = prepare(config, check_reader)
-    rows = inputs.queries.join(without_documents(config, inputs, ANSWER), on="query_id")
+    none = inputs.queries.select(
+        "query_id", kind=pl.lit(ANSWER.name), doc_ids=pl.lit([], dtype=pl.List(pl.String))
+    )
+    values = run_stage(config, plan_lists(config, inputs, "annotate", none)).values(inputs)[ANSWER]
+    rows = inputs.queries.join(values, on="query_id")
     score = score_named(rows["score"][0])
     scores = score_outputs(rows["value"].to_list(), rows["answers"].to_list(), score)
     score_by_id = dict(zip(rows["query_id"], scores, strict=True))
@@ -323,52 +317,19 @@ def answered_first(config: JobConfig, cases: Sequence[Case]) -> list[Case]:
     return [cases[number] for number in order]
 
 
-def without_documents(config: JobConfig, inputs: Inputs, kind: Kind) -> pl.DataFrame:
-    """One kind of question, asked about every query without documents: query_id, doc_id (null), reader, value."""
-    none = inputs.queries.select(
-        pl.lit(kind.name).alias("kind"), "query_id", doc_ids=pl.lit([], dtype=pl.List(pl.String))
-    )
-    return run_stage(config, plan_lists(config, inputs, "annotate", none, [kind])).values(inputs)[kind]
-
-
 def labelled(config: JobConfig) -> pl.DataFrame:
     """Read and label all documents.
 
     Returns:
-        query_id, doc_id, kind, is_answered (without documents), and for each way whether it finds harm.
+        query_id, doc_id, kind, gain, is_answered (without documents).
     """
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
-    finished = run_stage(config, plan)
-    values = finished.values(inputs)
-    label(config, inputs, finished)
-    labels = TableStore(config.out).read(LABELS).filter(pl.col("annotator") != "gold_likelihood")
-    wide = labels.pivot(on="annotator", index=PAIR, values="label")
-    ways = wide.select(*PAIR, gain=pl.col("gain") < 0, gain_likelihood=pl.col("gain_likelihood") < 0)
-    answered = wide.group_by("query_id").agg(is_answered=(pl.col("erag") - pl.col("gain")).max() > 0)
+    label(config, inputs, run_stage(config, plan))
+    labels = TableStore(config.out).read(LABELS).pivot(on="annotator", index=PAIR, values="label")
+    answered = labels.group_by("query_id").agg(is_answered=(pl.col("erag") - pl.col("gain")).max() > 0)
     runs = inputs.runs.select(*PAIR, kind="run_id")
-    joined = runs.join(ways, on=PAIR).join(answered, on="query_id")
-    none = without_documents(config, inputs, GOLD_LIKELIHOOD)
-    likelihoods = pl.concat([values[GOLD_LIKELIHOOD], none]).rename({"value": "likelihood"})
-    return joined.join(over_none(inputs, likelihoods), on=PAIR)
-
-
-def over_none(inputs: Inputs, likelihood: pl.DataFrame) -> pl.DataFrame:
-    """Documents that make the gold answers less likely than none does, as told by the likelihoods alone.
-
-    Returns:
-        query_id, doc_id, difference, margin over none.
-    """
-    none = likelihood.filter(pl.col("doc_id").is_null()).select("query_id", none="likelihood")
-    ratio = (pl.col("likelihood") / pl.col("none")).log()
-    ratios = likelihood.drop_nulls("doc_id").join(none, on="query_id").select(*PAIR, ratio=ratio)
-    drawn = ratios.join(unrelated_pairs(evidence_of(inputs)), on=PAIR, how="semi")["ratio"].sort()
-    low = drawn[max(1, (len(drawn) + 1) // TAIL) - 1]
-    return ratios.select(
-        *PAIR,
-        (pl.col("ratio") < 0).alias("difference"),
-        (pl.col("ratio") < min(low, 0)).alias("margin over none"),
-    )
+    return runs.join(labels.select(*PAIR, "gain"), on=PAIR).join(answered, on="query_id")
 
 
 # --- what it comes to ---
@@ -387,9 +348,7 @@ def rows_of(harm: pl.DataFrame) -> Iterator[list[str]]:
     """A line for each kind of document."""
     for kind in KINDS:
         own = harm.filter(kind=kind)
-        answered = own.filter("is_answered")
-        columns = [own[name] for name in ("difference", "margin over none", "gain_likelihood")]
-        yield [kind, str(own.height), *map(share, (own["gain"], answered["gain"], *columns))]
+        yield [kind, str(own.height), *(share(part["gain"] < 0) for part in (own, own.filter("is_answered")))]
 
 
 def main(
@@ -409,7 +368,7 @@ def main(
         num_questions: at most so many questions of each dataset.
         known_first: choose those that the reader answers without documents, as far as there are so many.
     """
-    head = "documents | number | gain | gain, answered | difference | margin over none | gain_likelihood"
+    head = "documents | number | gain | gain, answered"
     lines: list[str] = []
     for dataset, cases_of in sources.items():
         cases = cases_of(num_questions * (CANDIDATES if known_first else 1))
@@ -418,8 +377,8 @@ def main(
         config = job_of(cases[:num_questions], dataset, reader, out / dataset)
         rows = [f"| {' | '.join(row)} |" for row in rows_of(labelled(config))]
         sealed = TableStore(config.out).manifest(LABELS)["config"]
-        notes = [f"- {note}" for note in harm_notes(sealed["closed_book"], sealed["noise"])]
-        lines += [f"## {dataset}", "", f"| {head} |", "|---" * 7 + "|", *rows, "", *notes, ""]
+        notes = [f"- {note.text}" for note in harm_notes(sealed["closed_book"])]
+        lines += [f"## {dataset}", "", f"| {head} |", "|---" * 4 + "|", *rows, "", *notes, ""]
         (out / "harm.md").write_text("\n".join(lines))
     print("\n".join(lines))
 

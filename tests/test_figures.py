@@ -308,7 +308,6 @@ ASKED = [
     request("answer", "q0", "x", "z", key=3),
     request("answer", "other", "x", key=1),
     request("gold_likelihood", "q0", "x", key=1, model="l"),
-    request("gold_likelihood", "q0", "far", key=7, model="l"),
     request("relevance", "q1", "x", key=1, model="judge"),
 ]
 
@@ -321,7 +320,7 @@ def labels_by(*names: str) -> pl.DataFrame:
             "query_id": query,
             "doc_id": doc,
             "label": 1.0,
-            "reader": "R" if name in ("erag", "gain", "gain_likelihood") else "",
+            "reader": "R" if name in ("erag", "gain", "gold_likelihood") else "",
         }
         for name in names
         for query, doc in pairs
@@ -330,14 +329,14 @@ def labels_by(*names: str) -> pl.DataFrame:
 
 
 def test_the_cost_of_a_label_is_its_distinct_requests_for_each_question() -> None:
-    names = ("erag", "gain", "gain_likelihood", "provenance", "llm_relevance", "my.module:own")
+    names = ("erag", "gain", "gold_likelihood", "provenance", "llm_relevance", "my.module:own")
     costs = requests_by_annotator(
         labels_by(*names), frame(REQUESTS, ASKED, reader="R"), QUESTIONS, scope("A")
     )
     assert dict(costs.iter_rows()) == {
         "erag": 3 / 2,
         "gain": 5 / 2,
-        "gain_likelihood": 2 / 2,
+        "gold_likelihood": 1 / 2,
         "provenance": 0.0,
         "llm_relevance": 1 / 2,
     }

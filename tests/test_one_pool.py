@@ -23,7 +23,7 @@ QUESTIONS = {
     "fever": ("the graz choir was led by ida holm", "SUPPORTS"),
     "wow": ("what metal covers the dome", "it is copper"),
 }
-ANNOTATORS = ["erag", "gain", "gold_likelihood", "gain_likelihood", "llm_relevance"]
+ANNOTATORS = ["erag", "gain", "gold_likelihood", "llm_relevance"]
 
 
 def five(tiny: Tiny, **config: object) -> Tiny:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -24,7 +24,7 @@ from erag_ray.analyses.parts.formats import MISSING
 from erag_ray.analyses.parts.model import Figure, Table
 from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name
 from erag_ray.analyses.scope import Scope
-from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, agreement_sign, no_documents, unrelated_pairs
+from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, agreement_sign, no_documents
 from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
 
 AGREEMENT, CEILING = "agreement", "ceiling"
@@ -171,15 +171,13 @@ def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int 
 
 
 def _requests_of(spec: RequestSpec, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
-    """Return the keys of the requests of one kind: without documents, about unrelated or about labelled ones."""
+    """Return the keys of the requests of one kind: without documents, or about labelled ones."""
     key = ["model", "question_key", "passages_key"]
     requests = single.filter(kind=spec.kind.name)
     if spec.lists is no_documents:
         closed_book = requests.filter(pl.col("doc_id").is_null())
         return closed_book.join(labels, on="query_id", how="semi").select(key)
-    with_document = requests.filter(pl.col("doc_id").is_not_null())
-    how: Literal["anti", "semi"] = "anti" if spec.lists is unrelated_pairs else "semi"
-    return with_document.join(labels, on=PAIR, how=how).select(key)
+    return requests.join(labels, on=PAIR, how="semi").select(key)
 
 
 def show_all(results: Results) -> Iterator[Table]:

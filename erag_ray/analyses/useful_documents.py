@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,15 +11,13 @@ from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.parts.model import Figure, Note
 from erag_ray.analyses.scope import MAX_LABELLED, Scope
-from erag_ray.annotators import PAIR, TAIL
+from erag_ray.annotators import PAIR
 from erag_ray.measures.agreement import wilson_interval
 from erag_ray.store.schemas import LABELS, QUERIES, RUNS
 
-HARM = ("gain", "gain_likelihood")
-"""Annotators whose negative labels mean harm."""
 JUDGEMENTS: Mapping[str, tuple[str, pl.Expr]] = {
     "erag": ("useful (erag > 0)", pl.col("label") > 0),
-    **{name: (f"harmful ({name} < 0)", pl.col("label") < 0) for name in HARM},
+    "gain": ("harmful (gain < 0)", pl.col("label") < 0),
 }
 """Annotator of use or harm -> the name of what it judges, and the condition of its labels."""
 
@@ -87,15 +84,15 @@ def _with_wilson(rows: pl.DataFrame, confidence: float) -> pl.DataFrame:
 
 
 def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
-    annotators = labels["annotator"].unique().to_list()
-    missing = (
-        "" if set(HARM) & set(annotators) else f" Harm is not shown: no annotator of {' and '.join(HARM)}."
+    harm = (
+        " gain is below 0 only on questions answered without passages."
+        if "gain" in labels["annotator"]
+        else " Harm is not shown: the annotator gain is missing."
     )
-    closed = " gain is below 0 only on questions answered without passages." if "gain" in annotators else ""
     binary = labels.filter(annotator="erag")["label"].is_in([0.0, 1.0]).all()
     graded = "" if binary else f" Labels are graded ({scope.score}): any score above 0 counts as useful."
     bands = f"bands: {scope.confidence:.0%} Wilson interval."
-    return f"Over the judged documents; {bands}{graded}{closed}{missing}{scope.best(MAX_LABELLED)}"
+    return f"Over the judged documents; {bands}{graded}{harm}{scope.best(MAX_LABELLED)}"
 
 
 ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=shares_by_rank, group=LABELLING)
@@ -104,61 +101,23 @@ ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=shares_by_rank, group=LA
 MIN_SHARE, MIN_QUESTIONS = 0.1, 20
 """Minimum share and number of questions answered closed-book. Below the share, `gain` misses nine of ten harmful
 documents; below the number, the 95 % Wilson interval of a share is wider than 20 points either way."""
-Rows = Sequence[Mapping[str, Any]]
 
 
-def harm_notes(closed_book: Rows, noise: Rows) -> Iterator[str]:
-    """Yield a line for each dataset and kind of gain.
-
-    Args:
-        closed_book: rows of `closed_book_answers`, if `gain` is among the annotators.
-        noise: rows of `likelihood_noise`, if `gain_likelihood` is.
-    """
+def harm_notes(closed_book: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
+    """Yield a note for each row of `closed_book_answers`, and a warning where they are too few to show harm."""
     for row in closed_book:
+        dataset, answered, questions = row["dataset"], row["num_answered"], row["num_questions"]
+        share = f"{answered:,} of {questions:,} questions ({answered / questions:.1%})"
         text = "gain can fall below 0 only on the questions that the reader answers without documents"
-        yield f"{row['dataset']}: {text}, {_share(row)}"
-    for row in (row for row in noise if row["num_pairs"]):
-        yield (
-            f"{row['dataset']}: gain_likelihood is 0 where the gold answers are {_factor(row['low'])} to "
-            f"{_factor(row['high'])} times as likely as is usual with documents unrelated to the question: "
-            f"the noise of {row['num_pairs']:,} such documents"
-        )
-
-
-def harm_warnings(closed_book: Rows, noise: Rows) -> Iterator[str]:
-    """Yield warnings about datasets with too little data to detect harm; arguments as in `harm_notes`."""
-    for row in closed_book:
-        answered = row["num_answered"]
-        if answered < MIN_QUESTIONS or answered < MIN_SHARE * row["num_questions"]:
-            yield (
-                f"{row['dataset']}: gain can show harm on {_share(row)} only: the reader answers no others without "
-                "documents, and there gain is never below 0. gain_likelihood does not need such answers"
-            )
-    for row in noise:
-        start, pairs = f"{row['dataset']}: gain_likelihood:", row["num_pairs"]
-        if not pairs:
-            yield f"{start} there are no documents unrelated to a question, so every label is null. Use more questions"
-        elif pairs < TAIL - 1:
-            yield (
-                f"{start} the noise is estimated from {pairs} unrelated documents, fewer than {TAIL - 1}, so more than "
-                "5 % of them exceed it. Use more questions"
-            )
-
-
-def _share(row: Mapping[str, Any]) -> str:
-    answered, questions = row["num_answered"], row["num_questions"]
-    return f"{answered:,} of {questions:,} questions ({answered / questions:.1%})"
-
-
-def _factor(bound: float) -> str:
-    return f"{math.exp(bound):#.3g}"
+        yield Note(text=f"{dataset}: {text}, {share}")
+        if answered < MIN_QUESTIONS or answered < MIN_SHARE * questions:
+            reason = "the reader answers no others without documents, and there gain is never below 0"
+            yield Note(text=f"{dataset}: gain can show harm on {share} only: {reason}", is_warning=True)
 
 
 def show_notes(results: Results) -> Iterator[Note]:
-    """Yield notes and warnings about the annotators ``gain`` and ``gain_likelihood``, if the job has them."""
-    closed_book, noise = (results.config(LABELS).get(name, []) for name in ("closed_book", "noise"))
-    yield from (Note(text=text) for text in harm_notes(closed_book, noise))
-    yield from (Note(text=text, is_warning=True) for text in harm_warnings(closed_book, noise))
+    """Yield notes and warnings about the annotator ``gain``, if the job has it."""
+    yield from harm_notes(results.config(LABELS).get("closed_book", []))
 
 
 OF_HARM = Analysis(shows=(LABELS,), show_all=show_notes)

@@ -28,19 +28,18 @@ from erag_ray.annotators.base import (
     no_documents,
     refuse_unknown,
     score_rows,
+    with_passage,
 )
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
-from erag_ray.annotators.erag import erag, erag_auxiliary, erag_facts, fact_labels
-from erag_ray.annotators.gains import (
-    PER_QUESTION,
-    TAIL,
+from erag_ray.annotators.erag import (
     closed_book_answers,
+    erag,
+    erag_auxiliary,
+    erag_facts,
+    fact_labels,
     gain,
-    gain_likelihood,
     gold_likelihood,
     gold_likelihood_auxiliary,
-    likelihood_noise,
-    unrelated_pairs,
 )
 from erag_ray.annotators.relevance import (
     distracting,
@@ -62,10 +61,10 @@ from erag_ray.support.registry import find_instance
 from erag_ray.support.user_code import running
 
 __all__ = [
-    "ANNOTATORS", "PAIR", "PER_QUESTION", "SUFFICES", "TAIL", "Annotator", "Evidence", "RequestSpec",
-    "agreement_sign", "annotate", "annotator_named", "applicable_queries", "closed_book_answers", "every_pair",
-    "fact_labels", "judged_pairs", "kind_of_labels", "label_sign", "likelihood_noise", "no_documents",
-    "request_specs", "requested_measures", "score_rows", "unrelated_pairs", "uses",
+    "ANNOTATORS", "PAIR", "SUFFICES", "Annotator", "Evidence", "RequestSpec", "agreement_sign", "annotate",
+    "annotator_named", "applicable_queries", "closed_book_answers", "contains_answer_dpr", "every_pair",
+    "fact_labels", "judged_pairs", "kind_of_labels", "label_sign", "no_documents", "request_specs",
+    "requested_measures", "score_rows", "uses", "with_passage",
 ]  # fmt: skip
 
 
@@ -191,7 +190,6 @@ READER: frozenset[Literal["reader", "score"]] = frozenset({"reader"})
 SCORE: frozenset[Literal["reader", "score"]] = frozenset({"score"})
 ANSWERS = RequestSpec(ANSWER)
 ABSTENTIONS = RequestSpec(NO_RESPONSE)
-LIKELIHOODS = RequestSpec(GOLD_LIKELIHOOD)
 JUDGEMENTS = RequestSpec(RELEVANCE, judged_pairs)
 _by_reader = functools.partial(Annotator, fills=READER)
 _by_score = functools.partial(Annotator, fills=READER | SCORE)
@@ -224,7 +222,12 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="llm_relevance_graded", function=llm_relevance_graded, kind="graded", requests=(JUDGEMENTS,)
         ),
-        _by_reader(name="gold_likelihood", function=gold_likelihood, kind="graded", requests=(LIKELIHOODS,)),
+        _by_reader(
+            name="gold_likelihood",
+            function=gold_likelihood,
+            kind="graded",
+            requests=(RequestSpec(GOLD_LIKELIHOOD),),
+        ),
         Annotator(
             name="erag_auxiliary",
             function=erag_auxiliary,
@@ -240,12 +243,6 @@ ANNOTATORS: dict[str, Annotator] = {
         ),
         _by_score(
             name="gain", function=gain, kind="signed", requests=(ANSWERS, RequestSpec(ANSWER, no_documents))
-        ),
-        _by_reader(
-            name="gain_likelihood",
-            function=gain_likelihood,
-            kind="signed",
-            requests=(LIKELIHOODS, RequestSpec(GOLD_LIKELIHOOD, unrelated_pairs)),
         ),
         _by_reader(name="usable", function=usable, kind="graded", requests=(ABSTENTIONS,)),
         _by_score(

@@ -1,4 +1,4 @@
-"""eRAG's labels: the score of the reader's output with a single document, for all gold answers or for each fact."""
+"""Labels by the reader with a single document: eRAG's score of its output, gain, gold likelihood."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import polars as pl
 from erag_ray.annotators.base import PAIR, Evidence, score_rows, values_of_pairs
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.base import Kind
+from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
 from erag_ray.store.schemas import FACT_LABELS
+
+TIES = 12
+"""Decimal digits of a gain, so that the difference of equal scores is exactly 0."""
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:
@@ -58,3 +62,51 @@ def _labels(evidence: Evidence, questions: pl.DataFrame, kind: Kind) -> pl.DataF
     rows = distinct.join(questions.select(key), on="query_id", maintain_order="left")
     labels = score_rows(rows, questions, evidence.scoring, key).rename({"value": "label"})
     return outputs.join(labels, on=["query_id", "output"], nulls_equal=True)
+
+
+def gain(evidence: Evidence) -> pl.DataFrame:
+    """Return eRAG's label minus the score of the closed-book answer: -1 to 1, below 0 the document does harm.
+
+    Raises:
+        ValueError: a query lacks its closed-book answer.
+    """
+    without = _closed_book_scores(evidence)
+    missing = evidence.pairs.join(without, on="query_id", how="anti")
+    if missing.height:
+        query_id = missing["query_id"][0]
+        raise ValueError(f"query {query_id!r} has no closed-book answer, so its gain has no baseline")
+    both = erag(evidence).join(without, on=["query_id", "reader"])
+    difference = (pl.col("label") - pl.col("without")).round(TIES)
+    return both.select("reader", "score", *PAIR, label=difference)
+
+
+def closed_book_answers(evidence: Evidence) -> pl.DataFrame:
+    """Count the questions that a reader answers without documents: only for these can `gain` be below 0.
+
+    Returns:
+        Columns dataset, reader, num_questions, num_answered (score above 0).
+    """
+    scores = _closed_book_scores(evidence).join(evidence.queries.select("query_id", "dataset"), on="query_id")
+    counts = {"num_questions": pl.len(), "num_answered": (pl.col("without") > 0).sum()}
+    return scores.group_by("dataset", "reader").agg(**counts).sort("dataset", "reader")
+
+
+def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
+    """Return the score of the closed-book answer: query_id, reader, without (null if the request failed)."""
+    outputs = evidence.of(ANSWER).rename({"value": "output"})
+    closed_book = outputs.filter(pl.col("doc_id").is_null()).unique(["query_id", "reader"])
+    scored = score_rows(closed_book, evidence.queries, evidence.scoring)
+    return scored.select("query_id", "reader", without="value")
+
+
+def gold_likelihood(evidence: Evidence) -> pl.DataFrame:
+    """Return the likelihood of the gold answers for the reader with this single document, 0 to 1.
+
+    It is the maximum over the gold answers of the geometric mean of the token probabilities, exp(mean log-probability).
+    """
+    return values_of_pairs(evidence, GOLD_LIKELIHOOD).select("reader", *PAIR, label="value")
+
+
+def gold_likelihood_auxiliary(evidence: Evidence) -> pl.DataFrame:
+    """Return `gold_likelihood` for the auxiliary reader."""
+    return values_of_pairs(evidence, AUXILIARY_LIKELIHOOD).select(*PAIR, label="value")

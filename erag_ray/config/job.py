@@ -131,10 +131,10 @@ class JobConfig(PassageKeys, QuestionKeys):
     )
     """Who labels the documents: erag, erag_facts (of each fact of questions with answers_all), contains_answer_dpr,
     contains_answer_kilt, provenance, llm_relevance and llm_relevance_graded (both by the judge), gold_likelihood (of
-    the answer, to the reader), gain (erag with the document minus without any), gain_likelihood (gold_likelihood minus
-    what unrelated documents give), erag_auxiliary and gold_likelihood_auxiliary (erag and gold_likelihood by
-    auxiliary_reader), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance (usable with
-    a sign, relevance by erag or provenance), distracting, or package.module:name."""
+    the answer, to the reader), gain (erag with the document minus without any), erag_auxiliary and
+    gold_likelihood_auxiliary (erag and gold_likelihood by auxiliary_reader), usable (1 minus the probability that the
+    reader abstains), udcg and udcg_provenance (usable with a sign, relevance by erag or provenance), distracting, or
+    package.module:name."""
 
     reader_queries: AtLeast1 | None = None
     """The reader answers a random sample of this many questions of each dataset, the same for every run (null: all).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from erag_ray.annotators import PER_QUESTION, TAIL, request_specs, unrelated_pairs, uses
+from erag_ray.annotators import request_specs, uses
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import output_settings
 from erag_ray.data.datasets.tasks import Dataset
@@ -19,20 +19,16 @@ SAMPLE_KEYS = ("reader_queries", "sample_seed")
 
 def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
     """Return the config settings that LABELS depend on, for these datasets."""
-    specs = list(request_specs(config.annotators))
-    roles = {spec.kind.role for spec in specs}
+    roles = {spec.kind.role for spec in request_specs(config.annotators)}
     judge = {"judge": output_settings(config.judge)} if "judge" in roles else {}
     if "auxiliary_reader" in roles:
         judge["auxiliary_reader"] = output_settings(config.auxiliary_reader)
-    uses_unrelated = any(spec.lists is unrelated_pairs for spec in specs)
-    noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if uses_unrelated else {}
     return {
         "annotators": sorted(config.annotators),
         "reader": output_settings(config.reader) if config.asks_reader else {"kind": GIVEN.name},
         **({"threshold": config.threshold} if uses(config.annotators, "threshold") else {}),
         **_reader_sample(config),
         **judge,
-        **noise,
         **_judged_settings(config, datasets),
     }
 

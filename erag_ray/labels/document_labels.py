@@ -14,10 +14,7 @@ from erag_ray.annotators import (
     annotator_named,
     closed_book_answers,
     fact_labels,
-    likelihood_noise,
-    no_documents,
     request_specs,
-    unrelated_pairs,
     uses,
 )
 from erag_ray.config.job import JobConfig
@@ -99,11 +96,8 @@ def _make(
         no_facts = as_frame(FACT_LABELS.empty())
         append(FACT_LABELS, pl.concat([no_facts, *map(fact_labels, _by_reader(evidence, {ANSWER}))]))
     notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of single documents")]
-    # the arguments of `harm_notes`; empty for gains that are not among the annotators
-    lists = {spec.lists for spec in request_specs(config.annotators)}
-    closed_book = closed_book_answers(of_reader).to_dicts() if no_documents in lists else []
-    noise = likelihood_noise(of_reader).to_dicts() if unrelated_pairs in lists else []
-    return {"notes": notes, "stage": source, "closed_book": closed_book, "noise": noise}
+    closed_book = closed_book_answers(of_reader).to_dicts() if "gain" in config.annotators else []
+    return {"notes": notes, "stage": source, "closed_book": closed_book}
 
 
 def document_outputs(values: Values, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from evaluated import framed, queries
 from evaluated import settings as settings_of
+from gold import gold_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erag_ray.annotators import Evidence
 from erag_ray.config.job import CREDITS as NAMES
 from erag_ray.config.job import ORDERS, JobConfig
 from erag_ray.extras.credit.agreement import labelled_credits
 from erag_ray.extras.credit.lists import CREDITS, CreditLists, credit_lists, credits_of, takes_all_subsets
-from erag_ray.extras.credit.orders import ORDER_UTILITY, order_effects, order_lists
+from erag_ray.extras.credit.orders import ORDER_UTILITY, order_effects, order_lists, unrelated_pairs
 from erag_ray.store.schemas import LABELS, UTILITY
 
 SetFunction = Callable[[tuple[str, ...]], float | None]
@@ -252,3 +255,58 @@ def test_p_values_of_orders_are_adjusted_over_runs_and_orders() -> None:
 def test_keys_out_of_range_are_refused(keys: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("..", r"\.\.")):
         JobConfig(**keys)  # type: ignore[arg-type]
+
+
+# --- unrelated documents ---
+
+QUERIES = pl.DataFrame(
+    [(f"{dataset}{number}", dataset, [f"answer{number}"]) for dataset in "ab" for number in range(20)],
+    schema=["query_id", "dataset", "answers"],
+    orient="row",
+)
+"""Of each question five documents are retrieved, the first of them of its gold page; each tells its answer."""
+RETRIEVED = QUERIES.select(
+    "query_id",
+    doc_id=pl.concat_list([pl.col("query_id") + f"/{number}" for number in range(5)]),
+    text=pl.lit("it is ") + pl.col("answers").list.first(),
+).explode("doc_id")
+
+
+def drawn(pairs: pl.DataFrame, **changes: Any) -> pl.DataFrame:
+    corpus = RETRIEVED.select("doc_id", "text", title=pl.lit(""), page_id=pl.col("doc_id"))
+    gold = gold_of(pages=RETRIEVED.unique("query_id", keep="first").select("query_id", "doc_id").rows())
+    known = {
+        "corpus": corpus,
+        "provenance": gold,
+        "queries": QUERIES.with_columns(score=pl.lit("exact_match")),
+    }
+    return unrelated_pairs(Evidence(**{"pairs": pairs, **known, **changes}), 3)
+
+
+def test_unrelated_documents_are_those_of_other_questions_of_the_dataset() -> None:
+    pairs = RETRIEVED.select("query_id", "doc_id")
+    found = drawn(pairs)
+    assert found["query_id"].value_counts()["count"].unique().to_list() == [3]
+    assert found.height == found.unique().height == 3 * QUERIES.height
+    assert (found["query_id"].str.head(1) == found["doc_id"].str.head(1)).all()
+    assert found.join(pairs, on=["query_id", "doc_id"], how="semi").is_empty()
+    # drawn evenly: 60 draws of 100 documents, none of which comes more than a few times
+    assert found["doc_id"].n_unique() > 60
+    assert drawn(pairs.sample(fraction=1, shuffle=True, seed=1)).equals(found)
+    # one more run: most of them stay
+    more = drawn(pairs.filter(pl.col("doc_id").str.ends_with("/4").not_()))
+    assert more.join(found, on=["query_id", "doc_id"], how="semi").height > 60
+    # one question has none
+    assert drawn(pairs.filter(query_id="a0")).is_empty()
+
+
+@pytest.mark.parametrize("kind", ["pages", "documents"])
+def test_a_gold_document_or_one_of_a_gold_page_or_with_an_answer_is_not_unrelated(kind: str) -> None:
+    pairs = RETRIEVED.select("query_id", "doc_id")
+    ids = QUERIES.select("query_id").join(RETRIEVED.select(gold="doc_id"), how="cross")
+    gold = ids.filter(pl.col("gold").str.contains(r"/[0-3]$"))
+    found = drawn(pairs, provenance=gold_of(**{kind: gold.rows()}))
+    assert found.height > 20
+    assert found["doc_id"].str.ends_with("/4").all()
+    same = QUERIES.with_columns(score=pl.lit("exact_match"), answers=pl.lit(["is"], pl.List(pl.String)))
+    assert drawn(pairs, queries=same).is_empty()

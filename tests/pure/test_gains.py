@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import models
@@ -16,14 +16,12 @@ from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.analyses.evaluation import evaluate
-from erag_ray.analyses.useful_documents import harm_notes, harm_warnings
-from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
+from erag_ray.analyses.useful_documents import harm_notes
+from erag_ray.annotators import Evidence, annotate, closed_book_answers
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader
-from erag_ray.inputs.evidence import evidence_of
-from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.inputs.stage import prepare
 from erag_ray.measures.lists import compute, list_ideal
 from erag_ray.models import Model
 from erag_ray.models.local.likelihood import batched, rows_of
@@ -33,7 +31,7 @@ from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.request import Passage, Request, question_key
 from erag_ray.store.schemas import LABELS
 from erag_ray.store.tables import TableStore
-from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.errors import JobError
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")
 
@@ -156,20 +154,8 @@ def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> Non
         likelihoods(model, some_requests(models.case_for("fid"), 1))
 
 
-LIKELIHOODS = {"a": 0.75, "b": 0.2, "c": 0.03, "d": None, None: 0.5, "u1": 0.05, "u2": 0.1, "u3": 0.2}
-UNRELATED = pl.DataFrame({"query_id": ["q"] * 3, "doc_id": ["u1", "u2", "u3"]})
+LIKELIHOODS = {"a": 0.75, "b": 0.2, "c": 0.03, "d": None}
 ANSWERS = {"a": "one two", "b": "two", "c": "nine", "d": None, None: "two"}
-Unrelated = Callable[[pl.DataFrame], None]
-
-
-@pytest.fixture
-def are_unrelated(monkeypatch: pytest.MonkeyPatch) -> Unrelated:
-    """Says which documents are unrelated to which question, where gains are counted from evidence made here."""
-
-    def say(found: pl.DataFrame) -> None:
-        monkeypatch.setattr("erag_ray.annotators.gains.unrelated_pairs", lambda evidence: found)
-
-    return say
 
 
 def values_of(rows: Sequence[tuple[str, str | None, Any]], value: Any) -> pl.DataFrame:
@@ -208,133 +194,6 @@ def test_gains_are_over_the_closed_book_answer() -> None:
     assert pl.DataFrame(annotate("gold_likelihood", evidence()))["reader"].unique().to_list() == ["r"]
 
 
-def test_a_gain_of_likelihood_is_over_unrelated_documents_and_0_within_their_spread(
-    are_unrelated: Unrelated,
-) -> None:
-    """u1, u2, u3: usually 0.1, and a factor of 2 apart.
-
-    A fourth document lies farther from the mean of three than each of them does, in variance by (1 + 1/3) / (1 - 1/3):
-    so the noise is 2 ** -sqrt(2) to 2 ** sqrt(2) times 0.1, from 0.0375 to 0.267.
-    """
-    factor = 2 ** math.sqrt(2)
-    are_unrelated(UNRELATED)
-    (noise,) = likelihood_noise(evidence()).to_dicts()
-    assert noise == pytest.approx(
-        {"dataset": "set", "low": -math.log(factor), "high": math.log(factor), "num_pairs": 3}
-    )
-    assert labels_of("gain_likelihood", evidence()) == pytest.approx(
-        {"a": 0.65, "b": 0.0, "c": -0.07, "d": None}
-    )
-    # nothing is asked without documents
-    without = evidence().of(GOLD_LIKELIHOOD).drop_nulls("doc_id")
-    assert labels_of("gain_likelihood", evidence(values={GOLD_LIKELIHOOD: without}))["c"] == pytest.approx(
-        -0.07
-    )
-
-
-def many(num_questions: int, spread: float, dataset: str = "set") -> dict[str, pl.DataFrame]:
-    """Questions with two unrelated documents each, the second likelier by e ** (spread * number of the question)."""
-    names = [f"{dataset}{number}" for number in range(1, num_questions + 1)]
-    rows = [
-        (name, doc, 0.001 * math.exp(spread * number * (doc == "v")))
-        for number, name in enumerate(names, 1)
-        for doc in ("u", "v")
-    ]
-    values = values_of(rows, pl.Float64)
-    queries = pl.DataFrame({"query_id": names}).with_columns(
-        dataset=pl.lit(dataset), score=pl.lit("exact_match"), answers=pl.lit([""], pl.List(pl.String))
-    )
-    return {"queries": queries, "values": values, "pairs": values.select("query_id", "doc_id")}
-
-
-def noise_of(*parts: dict[str, pl.DataFrame], are_unrelated: Unrelated) -> pl.DataFrame:
-    """The noise of some questions, all of whose documents are unrelated."""
-    queries, values, found = (
-        pl.concat([part[name] for part in parts]) for name in ("queries", "values", "pairs")
-    )
-    are_unrelated(found)
-    return likelihood_noise(evidence(queries=queries, pairs=found, values={GOLD_LIKELIHOOD: values}))
-
-
-@pytest.mark.parametrize(("num_questions", "outside"), [(1, 1), (19, 1), (39, 1), (40, 2), (100, 5)])
-def test_the_noise_leaves_out_one_in_forty_at_either_end(
-    num_questions: int, outside: int, are_unrelated: Unrelated
-) -> None:
-    noise = noise_of(many(num_questions, 0.01), are_unrelated=are_unrelated)
-    # of two documents each lies half of their difference from the mean, a third one sqrt(3) times as far
-    most = 0.01 * (num_questions + 1 - outside) / 2 * math.sqrt(3)
-    assert noise.select("low", "high", "num_pairs").row(0) == pytest.approx((-most, most, 2 * num_questions))
-
-
-def test_every_dataset_has_a_noise_of_its_own(are_unrelated: Unrelated) -> None:
-    parts = [many(5, 0.01, "calm"), many(4, 0.5, "loud")]
-    noise = noise_of(*parts, are_unrelated=are_unrelated)
-    high = dict(noise.select("dataset", "high").iter_rows())
-    assert high == pytest.approx({"calm": 0.025 * math.sqrt(3), "loud": math.sqrt(3)})
-
-
-def test_without_unrelated_documents_there_is_no_gain_of_likelihood(are_unrelated: Unrelated) -> None:
-    are_unrelated(UNRELATED.clear())
-    assert labels_of("gain_likelihood", evidence()) == dict.fromkeys("abcd")
-    noise = likelihood_noise(evidence())
-    assert noise.rows() == [("set", None, None, 0)]
-    (warning,) = harm_warnings([], noise.to_dicts())
-    assert warning.startswith("set: gain_likelihood: there are no documents unrelated to a question")
-
-
-QUERIES = pl.DataFrame(
-    [(f"{dataset}{number}", dataset, [f"answer{number}"]) for dataset in "ab" for number in range(20)],
-    schema=["query_id", "dataset", "answers"],
-    orient="row",
-)
-"""Of each question five documents are retrieved, the first of them of its gold page; each tells its answer."""
-RETRIEVED = QUERIES.select(
-    "query_id",
-    doc_id=pl.concat_list([pl.col("query_id") + f"/{number}" for number in range(5)]),
-    text=pl.lit("it is ") + pl.col("answers").list.first(),
-).explode("doc_id")
-
-
-def drawn(pairs: pl.DataFrame, **changes: Any) -> pl.DataFrame:
-    corpus = RETRIEVED.select("doc_id", "text", title=pl.lit(""), page_id=pl.col("doc_id"))
-    gold = gold_of(pages=RETRIEVED.unique("query_id", keep="first").select("query_id", "doc_id").rows())
-    known = {
-        "corpus": corpus,
-        "provenance": gold,
-        "queries": QUERIES.with_columns(score=pl.lit("exact_match")),
-    }
-    return unrelated_pairs(Evidence(**{"pairs": pairs, **known, **changes}))
-
-
-def test_unrelated_documents_are_those_of_other_questions_of_the_dataset() -> None:
-    pairs = RETRIEVED.select("query_id", "doc_id")
-    found = drawn(pairs)
-    assert found["query_id"].value_counts()["count"].unique().to_list() == [3]
-    assert found.height == found.unique().height == 3 * QUERIES.height
-    assert (found["query_id"].str.head(1) == found["doc_id"].str.head(1)).all()
-    assert found.join(pairs, on=["query_id", "doc_id"], how="semi").is_empty()
-    # drawn evenly: 60 draws of 100 documents, none of which comes more than a few times
-    assert found["doc_id"].n_unique() > 60
-    assert drawn(pairs.sample(fraction=1, shuffle=True, seed=1)).equals(found)
-    # one more run: most of them stay
-    more = drawn(pairs.filter(pl.col("doc_id").str.ends_with("/4").not_()))
-    assert more.join(found, on=["query_id", "doc_id"], how="semi").height > 60
-    # one question has none
-    assert drawn(pairs.filter(query_id="a0")).is_empty()
-
-
-@pytest.mark.parametrize("kind", ["pages", "documents"])
-def test_a_gold_document_or_one_of_a_gold_page_or_with_an_answer_is_not_unrelated(kind: str) -> None:
-    pairs = RETRIEVED.select("query_id", "doc_id")
-    ids = QUERIES.select("query_id").join(RETRIEVED.select(gold="doc_id"), how="cross")
-    gold = ids.filter(pl.col("gold").str.contains(r"/[0-3]$"))
-    found = drawn(pairs, provenance=gold_of(**{kind: gold.rows()}))
-    assert found.height > 20
-    assert found["doc_id"].str.ends_with("/4").all()
-    same = QUERIES.with_columns(score=pl.lit("exact_match"), answers=pl.lit(["is"], pl.List(pl.String)))
-    assert drawn(pairs, queries=same).is_empty()
-
-
 def test_a_closed_book_answer_that_failed_leaves_no_gain() -> None:
     value = pl.when(pl.col("doc_id").is_not_null()).then("value")
     failed = evidence(values={ANSWER: evidence().of(ANSWER).with_columns(value)})
@@ -346,7 +205,7 @@ def test_a_gain_without_a_closed_book_answer_is_refused() -> None:
     without = evidence().of(ANSWER).drop_nulls("doc_id")
     with pytest.raises(ValueError, match="query 'q' has no closed-book answer"):
         annotate("gain", evidence(values={ANSWER: without}))
-    for name, kind in {"gain": "answer", "gain_likelihood": "gold_likelihood"}.items():
+    for name, kind in {"gain": "answer", "gold_likelihood": "gold_likelihood"}.items():
         with pytest.raises(ValueError, match=f"needs responses of the kind {kind}"):
             annotate(name, evidence(values={}))
 
@@ -360,27 +219,15 @@ def test_a_closed_book_too_low_for_gain_to_show_harm_gets_a_warning(
 ) -> None:
     row = {"dataset": "nq", "reader": "r", "num_questions": num_questions, "num_answered": num_answered}
     share = f"{num_answered} of {num_questions} questions ({num_answered / num_questions:.1%})"
-    (note,) = harm_notes([row], [])
+    note, *warnings = harm_notes([row])
     assert (
-        note
+        note.text
         == f"nq: gain can fall below 0 only on the questions that the reader answers without documents, {share}"
     )
-    warnings = list(harm_warnings([row], []))
     assert len(warnings) == is_low
     for warning in warnings:
-        assert warning.startswith(f"nq: gain can show harm on {share} only")
-
-
-def test_a_noise_from_few_documents_gets_a_warning() -> None:
-    row = {"dataset": "nq", "low": math.log(0.5), "high": math.log(4), "num_pairs": 38}
-    assert list(harm_notes([], [row])) == [
-        "nq: gain_likelihood is 0 where the gold answers are 0.500 to 4.00 times as likely as is usual with documents "
-        "unrelated to the question: the noise of 38 such documents"
-    ]
-    (warning,) = harm_warnings([], [row])
-    assert "from 38 unrelated documents" in warning
-    assert "fewer than 39" in warning
-    assert not list(harm_warnings([], [{**row, "num_pairs": 39}]))
+        assert warning.is_warning
+        assert warning.text.startswith(f"nq: gain can show harm on {share} only")
 
 
 def test_a_pair_without_likelihood_is_a_fault() -> None:
@@ -410,7 +257,7 @@ def tiny_fid(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
 
 
 def test_a_job_with_likelihoods_and_gains(tiny_fid: Tiny, reads_here: list[int]) -> None:
-    names = ["erag", "gold_likelihood", "gain", "gain_likelihood"]
+    names = ["erag", "gold_likelihood", "gain"]
     some = tiny_fid.with_config(annotators=names)
     compare(some)
     labels = table(some, LABELS)
@@ -426,44 +273,25 @@ def test_a_job_with_likelihoods_and_gains(tiny_fid: Tiny, reads_here: list[int])
     (wanted,) = likelihoods(models.loaded("fid", some.config.reader.model or ""), [request])
     assert likely["q2", "d3"] == pytest.approx(wanted, rel=1e-4)
     assert len(set(likely.values())) > 5
-    gains = table(some, LABELS, annotator="gain_likelihood")["label"]
-    assert gains.is_between(-1, 1).all()
+    assert table(some, LABELS, annotator="gain")["label"].is_between(-1, 1).all()
     assert {*table(some, PER_QUERY, annotator="gain")["measure"]} == {"P", "Success", "Harmful"}
     assert {*table(some, CORRELATIONS)["annotator"]} == set(names)
     inputs = prepare(some.config, check_reader)
     again = plan_stage(some.config, inputs, "compare", single_document=True, end_to_end=True)
     assert {row["new"] for row in again.counts} == {0}
-    num_pairs, unrelated = labels.filter(annotator="erag").height, unrelated_pairs(evidence_of(inputs)).height
-    assert unrelated > 6
     asked = {row["lists"]: row["asked"] for row in again.counts if row["kind"] == GOLD_LIKELIHOOD.name}
-    assert asked == {"pairs": num_pairs + unrelated}
+    assert asked == {"pairs": labels.filter(annotator="erag").height}
 
 
 def test_the_report_says_where_gains_can_show_harm(tiny_fid: Tiny, reads_here: list[int]) -> None:
-    some = tiny_fid.with_config(annotators=["erag", "gain", "gain_likelihood"])
+    some = tiny_fid.with_config(annotators=["erag", "gain"])
     compare(some)
-    manifest = TableStore(some.config.out).manifest(LABELS)["config"]
-    (closed_book,), (noise,) = manifest["closed_book"], manifest["noise"]
+    (closed_book,) = TableStore(some.config.out).manifest(LABELS)["config"]["closed_book"]
     assert (closed_book["dataset"], closed_book["num_questions"], closed_book["num_answered"]) == (
         "tiny",
         6,
         0,
     )
-    assert noise["low"] < 0 < noise["high"]
     warnings, _, rest = (tiny_fid.folder / "out" / "report.md").read_text().partition("## Notes")
     assert "tiny: gain can show harm on 0 of 6 questions (0.0%) only" in warnings
-    assert f"from {noise['num_pairs']} unrelated documents" in warnings
     assert "only on the questions that the reader answers without documents, 0 of 6 questions (0.0%)" in rest
-    assert f"{math.exp(noise['low']):.3g} to {math.exp(noise['high']):.3g} times as likely" in rest
-
-
-def test_labels_of_another_noise_are_not_taken_for_these(
-    tiny_fid: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    some = tiny_fid.with_config(annotators=["gain_likelihood"])
-    compare(some)
-    monkeypatch.setattr("erag_ray.inputs.dependencies.PER_QUESTION", 2)
-    with pytest.raises(
-        InputError, match=r"labels were made with another unrelated; run erag-ray annotate again"
-    ):
-        evaluate(some.config, prepared(some.config))

@@ -185,7 +185,7 @@ def test_a_job_that_gives_no_rows_is_refused(
 
 def test_only_gains_show_harm(job: LabelledJob) -> None:
     without = dataclasses.replace(job, labels=job.labels.filter(pl.col("annotator") != "gain"))
-    with pytest.raises(InputError, match=r"harmful_only: .* no labels by gain or gain_likelihood"):
+    with pytest.raises(InputError, match=r"harmful_only: .* no labels by gain, which"):
         training_rows(without, ExportConfig(harmful_only=True))
     assert training_rows(without, ExportConfig()).num_harmful == 0
     assert training_rows(job, ExportConfig()).num_harmful > 0

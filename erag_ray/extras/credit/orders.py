@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
+import xxhash
 
 from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
 from erag_ray.analyses.settings import ANY, Settings
+from erag_ray.annotators import PAIR, Evidence, contains_answer_dpr, with_passage
 from erag_ray.extras.credit.lists import document_keys, mixed
 from erag_ray.measures.agreement import Family, paired_differences, share_of
 from erag_ray.store.schemas import table_schema
@@ -26,6 +29,47 @@ NEVER_CHANGES = "no question's score changes"
 LIST = ("reader", "score", "run_id", "depth")
 SHUFFLE = 1 << 32
 """Number of the order of a shuffled list, for the draw: no order of Shapley's has it, which count from 0."""
+NUM_SPARE = 5
+"""Number of candidates per question beyond the documents that it gets; the first unrelated ones are selected."""
+
+
+def unrelated_pairs(evidence: Evidence, per_question: int) -> pl.DataFrame:
+    """Return up to ``per_question`` unrelated documents of each question that has pairs: columns query_id, doc_id.
+
+    They were retrieved for other questions of its dataset and not for this one, are neither its gold documents nor of
+    its gold pages, and do not contain its answers. Selection is by consistent hashing: they follow the hash of the
+    question on a ring of document hashes, so most of them stay the same if another run is added.
+    """
+    pairs = evidence.pairs.join(evidence.queries.select("query_id", "dataset"), on="query_id")
+    parts = [_following(part, per_question + NUM_SPARE) for part in pairs.partition_by("dataset")]
+    schema = {"query_id": pl.String, "doc_id": pl.String, "offset": pl.Int64}
+    others = pl.concat([pl.DataFrame(schema=schema), *parts]).join(pairs, on=PAIR, how="anti")
+    paged = with_passage(others, evidence.corpus, "page_id")
+    for gold in (["query_id", "page_id"], PAIR):
+        paged = paged.join(evidence.provenance, on=gold, how="anti")
+    without = contains_answer_dpr(replace(evidence, pairs=paged.select(PAIR))).filter(pl.col("label") == 0)
+    unrelated = paged.join(without, on=PAIR, how="semi").sort("query_id", "offset")
+    return unrelated.group_by("query_id", maintain_order=True).head(per_question).select(PAIR)
+
+
+def _following(pairs: pl.DataFrame, count: int) -> pl.DataFrame:
+    """Return ``count`` documents that follow each question on the ring: columns query_id, doc_id, offset."""
+    documents, queries = (pairs[name].unique() for name in ("doc_id", "query_id"))
+    hashes = _hashes(documents)
+    order = np.argsort(hashes)
+    offsets = np.arange(min(count, len(order)))
+    rows = np.searchsorted(hashes[order], _hashes(queries))[:, None] + offsets
+    return pl.DataFrame(
+        {
+            "query_id": queries.gather(np.repeat(np.arange(len(queries)), len(offsets))),
+            "doc_id": documents.gather(order[rows.ravel() % len(order)]),
+            "offset": np.tile(offsets, len(queries)),
+        }
+    )
+
+
+def _hashes(ids: pl.Series) -> np.ndarray:
+    return np.fromiter((xxhash.xxh3_64_intdigest(name.encode()) for name in ids), np.uint64, len(ids))
 
 
 def order_lists(

@@ -13,7 +13,6 @@ from erag_ray.analyses.columns import by_dataset
 from erag_ray.analyses.contract import RESAMPLED, Analysis, Evaluation
 from erag_ray.analyses.evaluation import check_made
 from erag_ray.analyses.slices import slices_of
-from erag_ray.annotators import unrelated_pairs
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
 from erag_ray.extras.credit.agreement import (
@@ -26,7 +25,13 @@ from erag_ray.extras.credit.agreement import (
     with_effects,
 )
 from erag_ray.extras.credit.lists import CREDITS, CreditLists, credit_lists, credits_of
-from erag_ray.extras.credit.orders import ORDER_EFFECTS, ORDER_UTILITY, order_effects, order_lists
+from erag_ray.extras.credit.orders import (
+    ORDER_EFFECTS,
+    ORDER_UTILITY,
+    order_effects,
+    order_lists,
+    unrelated_pairs,
+)
 from erag_ray.extras.credit.show import show_agreement, show_orders, show_shares
 from erag_ray.inputs.dependencies import end_to_end_settings
 from erag_ray.inputs.evidence import Inputs, evidence_of

@@ -26,7 +26,7 @@ class ExportConfig(Keys):
     first, then by rank. Questions with fewer are left out and counted."""
 
     harmful_only: Flag = False
-    """Only documents with a gain below 0 are negatives. Needs a job with the annotator gain or gain_likelihood."""
+    """Only documents with a gain below 0 are negatives. Needs a job with the annotator gain."""
 
     validation_fraction: Annotated[Number, Field(ge=0, lt=1)] = 0.1
     """Share of the questions in the split validation."""

@@ -36,8 +36,6 @@ MEANING = {
 }
 """Column of the dataset of labels -> what it holds."""
 COLUMNS = tuple(MEANING)
-GAINS = ("gain", "gain_likelihood")
-"""Annotators whose labels below 0 mean harm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,12 +183,10 @@ def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
 
 def _harmful(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
     """Return the pairs with a gain below 0: query_id, doc_id."""
-    gains = job.labels.filter(pl.col("annotator").is_in(GAINS))
+    gains = job.labels.filter(annotator="gain")
     if config.harmful_only and gains.is_empty():
-        text = f"{config.job} has no labels by {' or '.join(GAINS)}, which show what does harm"
-        raise InputError(
-            [f"harmful_only: {text}. Add one of them to the job's annotators and start it again"]
-        )
+        text = f"{config.job} has no labels by gain, which show what does harm"
+        raise InputError([f"harmful_only: {text}. Add gain to the job's annotators and start it again"])
     return gains.filter(pl.col("label") < 0).select(PAIR).unique()
 
 
