@@ -25,15 +25,10 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
+from erag_ray.extras.prediction_powered import LabelSample, estimate_all, powered_values
 from erag_ray.extras.sequential_test.design import importance, probabilities, rank_weights
 from erag_ray.extras.sequential_test.looks import largest_divisor, rejected
-from erag_ray.measures.agreement import (
-    LabelSample,
-    estimate_all,
-    mean_intervals,
-    powered_values,
-    resample_weights,
-)
+from erag_ray.measures.agreement import mean_intervals, resample_weights
 
 CORRELATIONS = (0.0, 0.3, 0.6, 0.8)
 FRACTIONS = (0.1, 0.2, 0.5)

@@ -18,7 +18,12 @@ import erag_ray
 
 PACKAGE = pathlib.Path(erag_ray.__file__).parent
 ROOT = PACKAGE.parent
-EXTRAS = sorted(path.stem for path in (PACKAGE / "extras").iterdir() if not path.stem.startswith("_"))
+POINTS: dict[str, dict[str, str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+    "entry-points"
+]
+EXTRAS = sorted(
+    {value.split(".")[2].partition(":")[0] for group in POINTS.values() for value in group.values()}
+)
 # jobs of extras, and keys of a comparison that ask for one
 JOBS_OF = {
     "gate": ["gate"],
@@ -67,8 +72,7 @@ class Copy:
         ignored = shutil.ignore_patterns("__pycache__")
         for name in ("erag_ray", "jobs"):
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        self.groups: dict[str, dict[str, str]] = project["entry-points"]
+        self.groups = dict(POINTS)
         self.install()
 
     def install(self) -> None:

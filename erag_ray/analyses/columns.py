@@ -14,7 +14,6 @@ from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
 from erag_ray.measures.agreement import (
     Clusters,
-    PoweredValues,
     permutations,
     permutations_among,
     resample_weights,
@@ -68,8 +67,8 @@ class DatasetColumns:
     columns: list[NamedColumn]
     """Each [num_queries], NaN where not judged or not applicable."""
     draws: Draws
-    estimates: Mapping[int, PoweredValues] = field(default_factory=dict)
-    """Index of a column that only a sample of the queries has -> estimates for all: see `auxiliary`."""
+    estimates: Mapping[int, Floats] = field(default_factory=dict)
+    """Index of a column that only a sample of the queries has -> the column with estimates for all, by an extension."""
 
     def has(self, query_ids: pl.Series) -> npt.NDArray[np.bool_]:
         """Return which of its queries are among these, [num_queries]."""
@@ -90,8 +89,7 @@ class DatasetColumns:
     def estimated(self) -> list[NamedColumn]:
         """Return the columns, estimates instead of those of a sample of the queries."""
         return [
-            (name, self.estimates[index].values if index in self.estimates else column)
-            for index, (name, column) in enumerate(self.columns)
+            (name, self.estimates.get(index, column)) for index, (name, column) in enumerate(self.columns)
         ]
 
     @property

@@ -172,7 +172,7 @@ def estimated(evaluation: Evaluation) -> list[DatasetColumns]:
 
 def per_dataset(
     make: Callable[..., pl.DataFrame],
-    columns: Callable[[Evaluation], list[DatasetColumns]] = columns_of,
+    columns: Callable[[Evaluation], Sequence[object]] = columns_of,
     *more: Callable[[Evaluation], object],
 ) -> Callable[[Evaluation, StageProgress], Iterable[pl.DataFrame]]:
     """Return how a table is made dataset by dataset.

@@ -21,7 +21,6 @@ from erag_ray.analyses.contract import (
     Analysis,
     Evaluation,
     View,
-    estimated,
     per_dataset,
 )
 from erag_ray.analyses.order import measure_name
@@ -33,7 +32,8 @@ from erag_ray.analyses.standing import Standing
 from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
 from erag_ray.extensions import Extension
-from erag_ray.measures.agreement import PoweredValues, estimate_all, mean_intervals
+from erag_ray.extras.prediction_powered import PoweredValues, estimate_all
+from erag_ray.measures.agreement import mean_intervals
 from erag_ray.store.schemas import table_schema
 
 AUXILIARY_MEANS = table_schema(
@@ -43,11 +43,20 @@ AUXILIARY_MEANS = table_schema(
 )
 Name = Mapping[str, object]
 Row = tuple[object, ...]
+Powered = tuple[DatasetColumns, Mapping[int, PoweredValues]]
+"""The columns of a dataset, and index of a column -> its estimates."""
 
 
 def predicted(evaluation: Evaluation) -> list[DatasetColumns]:
     """Return the columns of every dataset, with the estimates of a job's auxiliary label."""
-    return [replace(dataset, estimates=_estimates(dataset, evaluation)) for dataset in evaluation.columns]
+    return [
+        replace(dataset, estimates={index: one.values for index, one in estimates.items()})
+        for dataset, estimates in evaluation.once(powered)
+    ]
+
+
+def powered(evaluation: Evaluation) -> list[Powered]:
+    return [(dataset, _estimates(dataset, evaluation)) for dataset in evaluation.columns]
 
 
 def _estimates(dataset: DatasetColumns, evaluation: Evaluation) -> dict[int, PoweredValues]:
@@ -93,8 +102,8 @@ def _key(name: Name) -> Row:
 def _notes(evaluation: Evaluation) -> Iterator[str]:
     """Yield why nothing, or no end-to-end score, is predicted for a dataset."""
     auxiliary = evaluation.settings.auxiliary
-    for dataset in evaluation.once(estimated):
-        of_annotators = {dataset.columns[index][0]["annotator"] for index in dataset.estimates}
+    for dataset, estimates in evaluation.once(powered):
+        of_annotators = {dataset.columns[index][0]["annotator"] for index in estimates}
         known = [
             name
             for name, column in dataset.columns
@@ -112,18 +121,18 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
             yield f"{dataset.dataset}: the end-to-end score is not predicted from {auxiliary}: {why}"
 
 
-def auxiliary_means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+def auxiliary_means(datasets: Sequence[Powered], settings: Settings) -> pl.DataFrame:
     """AUXILIARY_MEANS: means with the auxiliary label, and only by the answered questions."""
     rows: list[Row] = []
-    for dataset in datasets:
-        items = list(dataset.estimates.items())
+    for dataset, estimates in datasets:
+        items = list(estimates.items())
         if not items:
             continue
         columns = [dataset.columns[index] for index, _ in items]
-        powered = np.stack([one.values for _, one in items], axis=1)
+        estimated = np.stack([one.values for _, one in items], axis=1)
         plain = np.stack([column for _, column in columns], axis=1)
         intervals = (
-            mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (powered, plain)
+            mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (estimated, plain)
         )
         for (name, column), (_, one), *pair in zip(columns, items, *intervals, strict=True):
             counts = (int(np.isfinite(column).sum()), int(np.isfinite(one.values).sum()))
@@ -195,7 +204,7 @@ ANALYSIS = Analysis(
     sources=OF_COLUMNS,
     settings=(*RESAMPLED, "auxiliary"),
     is_wanted=lambda config: bool(config.auxiliary),
-    make=per_dataset(auxiliary_means, estimated),
+    make=per_dataset(auxiliary_means, powered),
     notes=_notes,
     is_optional=True,
     show=show,

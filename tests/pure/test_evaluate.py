@@ -29,7 +29,7 @@ from erag_ray.analyses.lists import matrices
 from erag_ray.analyses.lists.values import per_query
 from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses, utility_of
-from erag_ray.measures.agreement import PoweredValues, paired_test
+from erag_ray.measures.agreement import paired_test
 from erag_ray.store.schemas import LABELS, REQUESTS, RESPONSES, RUNS, conform
 
 
@@ -238,12 +238,7 @@ def test_estimates_that_differ_by_rounding_are_equal(noise: list[float]) -> None
     values = {("r", run, 2): [float(number % 3 == 0) for number in range(40)] for run in "ab"}
     (dataset,) = columns_of(measured({}), used(values), numbered(40), settings())
     estimates = {
-        index: PoweredValues(
-            values=column + np.array(noise) * (name["run_id"] == "b"),
-            from_labels=column,
-            slope=1.0,
-            correlation=1.0,
-        )
+        index: column + np.array(noise) * (name["run_id"] == "b")
         for index, (name, column) in enumerate(dataset.columns)
     }
     (row,) = of_runs.comparisons([replace(dataset, estimates=estimates)], settings()).to_dicts()

@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from scripts import import_script
 
-from erag_ray.measures.agreement import LabelSample, PoweredValues, powered_values, prediction_powered
+from erag_ray.extras import prediction_powered
+from erag_ray.extras.prediction_powered import LabelSample, PoweredValues, powered_values
 
 Floats = npt.NDArray[np.float64]
 QUESTIONS = np.array([0, 0, 1, 1, 1, 2, 2, 2])

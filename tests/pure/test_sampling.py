@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from erag_ray.extras.prediction_powered import LabelSample, powered_values
 from erag_ray.extras.sequential_test.design import (
     RANK_WEIGHTS,
     importance,
@@ -21,7 +22,7 @@ from erag_ray.extras.sequential_test.design import (
     rank_weights,
 )
 from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, largest_divisor, look, rejected
-from erag_ray.measures.agreement import LabelSample, holm, powered_values
+from erag_ray.measures.agreement import holm
 
 Floats = npt.NDArray[np.float64]
 weights_of_pairs = hnp.arrays(

@@ -14,7 +14,8 @@ from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
 from erag_ray.extras.gate.side import Side, load_side
-from erag_ray.measures.agreement import by_cluster, estimate_all, paired_differences
+from erag_ray.extras.prediction_powered import estimate_all
+from erag_ray.measures.agreement import by_cluster, paired_differences
 from erag_ray.report.console import print_report
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CLUSTERS

@@ -11,6 +11,7 @@ import polars as pl
 
 from erag_ray.analyses.columns import with_first
 from erag_ray.annotators import PAIR
+from erag_ray.extras.prediction_powered import LabelSample, PoweredValues, powered_values
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.design import (
     Floats,
@@ -20,7 +21,7 @@ from erag_ray.extras.sequential_test.design import (
     rank_weights,
 )
 from erag_ray.inputs.evidence import Inputs
-from erag_ray.measures.agreement import TIE_DIGITS, Clusters, LabelSample, PoweredValues, powered_values
+from erag_ray.measures.agreement import TIE_DIGITS, Clusters
 from erag_ray.support.errors import InputError
 
 Pair = tuple[int, int]

@@ -17,12 +17,12 @@ from erag_ray.analyses.columns import table_of, with_first
 from erag_ray.analyses.contract import Evaluation
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.annotators import label_sign
+from erag_ray.extras.prediction_powered import estimate_all
 from erag_ray.measures.agreement import (
     MAX_UNDEFINED_SHARE,
     TIE_DIGITS,
     Interval,
     Weights,
-    estimate_all,
     mean_intervals,
     percentiles,
     resample_weights,

@@ -33,19 +33,13 @@ from erag_ray.measures.agreement.intervals import (
     wilson_interval,
 )
 from erag_ray.measures.agreement.paired_test import AdjustedTest, Family, PairedTest, holm, paired_test
-from erag_ray.measures.agreement.prediction_powered import (
-    LabelSample,
-    PoweredValues,
-    estimate_all,
-    powered_values,
-)
 from erag_ray.measures.agreement.statistics import STATISTICS, Clusters, Statistic, Weights
 
 __all__ = [
     "MAX_UNDEFINED_SHARE", "MIN_FOR_P_VALUE", "MIN_RUNS_FOR_P_VALUE", "POWER", "STATISTICS", "TIE_DIGITS",
-    "AdjustedTest", "Agreement", "Clusters", "Family", "Interval", "LabelSample", "PairedTest", "PoweredValues",
+    "AdjustedTest", "Agreement", "Clusters", "Family", "Interval", "PairedTest",
     "Resampled", "Statistic", "Weights", "agree", "agree_over_runs", "by_cluster", "detectable_difference",
-    "difference_of", "effect_size", "estimate_all", "holm", "mean_intervals", "paired_differences", "paired_test",
-    "percentiles", "permutation_p_values", "permutations", "permutations_among", "powered_values", "resample_weights",
+    "difference_of", "effect_size", "holm", "mean_intervals", "paired_differences", "paired_test",
+    "percentiles", "permutation_p_values", "permutations", "permutations_among", "resample_weights",
     "resampled_agreement", "round_up", "share_intervals", "share_of", "wilson_interval",
 ]  # fmt: skip

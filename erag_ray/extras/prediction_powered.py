@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.differences import TIE_DIGITS
-from erag_ray.measures.agreement.statistics import Floats
+from erag_ray.measures.agreement import TIE_DIGITS
 
+Floats = npt.NDArray[np.float64]
 MIN_READ = 20
 """With fewer documents read, no line is fitted: the prediction is 0."""
 RIDGE = 1e-6
