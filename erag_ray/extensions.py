@@ -1,7 +1,7 @@
 """Steps that extras, or other installed packages, add to a comparison: entry points ``erag_ray.extensions``.
 
 An entry point has the name of the key of `JobConfig` that asks for it (field metadata `NEEDS_EXTENSION`), and names an
-`Extension`.
+`Extension`. One that only has analyses needs no key: analyses of all extensions are shown where their tables are.
 """
 
 from __future__ import annotations

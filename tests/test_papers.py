@@ -16,12 +16,12 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import table_depths
 from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.analyses.parts.shapes import tables_of
-from erag_ray.analyses.table_1 import table_1
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_probabilities
 from erag_ray.extras.papers.figures import agreement_by_depth, agreement_by_reader
 from erag_ray.extras.papers.stage import _csv, papers
+from erag_ray.extras.papers.table_1 import table_1
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 

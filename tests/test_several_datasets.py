@@ -13,7 +13,7 @@ from tiny import make_tables, tables_text
 
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.parts.model import Table
-from erag_ray.analyses.table_1 import table_1
+from erag_ray.extras.papers.table_1 import table_1
 from erag_ray.report.console import show
 
 # --- Table 1 ---

@@ -18,7 +18,6 @@ from erag_ray.analyses import (
     repeats,
     retrieval_measures,
     slices,
-    table_1,
     useful_documents,
 )
 from erag_ray.analyses.contract import Analysis
@@ -44,7 +43,6 @@ ANALYSES: tuple[Analysis, ...] = (
     useful_documents.ANALYSIS,
     correlations.ANALYSIS,
     contrasts.ANALYSIS,
-    table_1.ANALYSIS,
     outputs.ANALYSIS,
     outputs.OF_JUDGEMENTS,
     repeats.ANALYSIS,
@@ -52,7 +50,6 @@ ANALYSES: tuple[Analysis, ...] = (
     costs.OF_TOKENS,
     costs.OF_LATENCY,
     retrieval_measures.ANALYSIS,
-    table_1.AS_PUBLISHED,
     costs.ANALYSIS,
 )
 """Those of the core. A table is made after the tables that it is made from."""

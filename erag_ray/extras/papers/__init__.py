@@ -1,1 +1,1 @@
-"""Tables and figures of the papers from finished jobs, next to the published values, and the dual-label experiment."""
+"""The papers' tables and figures, next to the published values; Table 1 in every report; the dual-label experiment."""

@@ -12,7 +12,6 @@ from erag_ray.analyses.order import table_depths, whole_lists
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.analyses.parts.model import Figure, Report, Section, Table, Verdict
 from erag_ray.analyses.parts.shapes import figures_of, part_name, parts_of
-from erag_ray.analyses.table_1 import published_table_1, table_1
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_tables
 from erag_ray.extras.papers.figures import (
@@ -23,6 +22,7 @@ from erag_ray.extras.papers.figures import (
 )
 from erag_ray.extras.papers.pictures import svg
 from erag_ray.extras.papers.published import published_reproduction, reproduction_table
+from erag_ray.extras.papers.table_1 import published_table_1, table_1
 from erag_ray.measures.agreement import STATISTICS
 from erag_ray.report.markdown import parts_as_markdown, picture_name
 from erag_ray.store.folder import Folder

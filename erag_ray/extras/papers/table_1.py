@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,8 @@ from erag_ray.analyses.parts.shapes import Row, crosstab, estimate, names, part_
 from erag_ray.analyses.settings import OWN_LIST
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.data.datasets.tasks import DATASETS, known_name
+from erag_ray.extensions import Extension
+from erag_ray.extras.papers.published import MEASURE_NAMES, read_published
 
 
 def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
@@ -116,15 +117,13 @@ def show_all(results: Results) -> Iterator[Table]:
 ANALYSIS = Analysis(shows=(CORRELATIONS,), show_all=show_all, group="The paper's Table 1")
 
 
-FOLDER = pathlib.Path(__file__).with_name("published_tables")
-MEASURE_NAMES = {"p": "P", "r": "R", "map": "AP", "mrr": "RR", "ndcg": "nDCG", "hit_ratio": "Success"}
 RETRIEVER_NAMES = {"bm25": "BM25", "contriever": "Contriever"}
 SYMBOLS = {"kendall_tau": STATISTIC_NAMES["kendall_tau_b"], "spearman_rho": STATISTIC_NAMES["spearman_rho"]}
 
 
 def published_table_1(datasets: Sequence[str]) -> Iterator[Table]:
     """Yield Table 1 of Salemi & Zamani (SIGIR 2024) for the datasets of a report, one table per retriever."""
-    table = pl.read_csv(FOLDER / "erag_table_1.csv").with_columns(pl.col("measure").replace(MEASURE_NAMES))
+    table = read_published("erag_table_1.csv").with_columns(pl.col("measure").replace(MEASURE_NAMES))
     canonical = list(dict.fromkeys(known_name(dataset) for dataset in datasets))
     complete = in_reading_order(table.with_columns(cutoff=pl.lit(50, pl.Int32), ideal=pl.lit(OWN_LIST)))
     by_statistic = complete.unpivot(
@@ -154,3 +153,4 @@ def show_published(results: Results) -> Iterator[Table]:
 AS_PUBLISHED = Analysis(
     shows=(MEANS,), show_all=show_published, section="published", group="Table 1 as published"
 )
+EXTENSION = Extension(name="papers", analyses=(ANALYSIS, AS_PUBLISHED))
