@@ -34,7 +34,14 @@ from erag_ray.inputs.settings import (
     fact_notes,
     scores_of,
 )
-from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold, used_outputs
+from erag_ray.inputs.tables import (
+    check_inputs,
+    check_numbering,
+    gold_lists,
+    note_empty_cells,
+    resolve_gold,
+    used_outputs,
+)
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.schemas import (
     CLUSTERS,
@@ -126,6 +133,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
             others = entries.filter(pl.col("rank") > 0).join(loaded.queries, on="query_id", how="anti")
             both = pl.concat([ranked, others.select(ranked.columns)])
             check_inputs(loaded.queries, both, documents.present, diagnostics, depth=config.depth)
+            note_empty_cells(loaded.queries, corpus, diagnostics)
         diagnostics.raise_errors()
         corpora = config.searched_corpora
         loaded = resolve_gold(loaded, corpus, diagnostics, corpora)

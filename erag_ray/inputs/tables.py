@@ -67,6 +67,10 @@ def check_inputs(
     spaced = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]")).unique(maintain_order=True)
     quoted = pl.Series(map(repr, spaced), dtype=pl.String)
     diagnostics.warn_each("ids with white space, which TREC files cannot hold", quoted)
+
+
+def note_empty_cells(queries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
+    """Note the questions and passages whose text is what pandas or a spreadsheet writes for a missing one."""
     for what, table, column in (("questions", queries, "question"), ("passages", corpus, "text")):
         is_cell = pl.col(column).str.strip_chars().str.contains(EMPTY_CELL)
         diagnostics.warn_each(
