@@ -103,6 +103,16 @@ def test_a_verdict_in_another_spelling_is_counted_where_spelling_matters() -> No
     assert counts_of(plain)["num_misspelt"] == 0  # exact_match normalises
 
 
+def test_outputs_with_markup_are_counted() -> None:
+    plain = ["Paris", "Paris (2024)", "[Paris]", "see {x}"]
+    marked = [r"It is $\boxed{Paris}$.", '{"answer": "Paris"}', '```json\n{ "a": 1}\n```', "Paris[1]"]
+    outputs, _ = described([*plain, *marked], ["Paris"] * 8)
+    assert counts_of(outputs)["num_marked_up"] == 4
+    assert "25.0% of the reader's outputs are JSON, in \\boxed{} or have citation marks" in warned(
+        ["x", "y", "z", "Paris[1]"] * 10, ["Paris"] * 40
+    )
+
+
 def test_outputs_at_the_limit() -> None:
     assert counts_of(described(["long"], ["x"], tokens=8)[0])["num_at_limit"] == 1
     assert counts_of(described(["long"], ["x"], tokens=7)[0])["num_at_limit"] == 0

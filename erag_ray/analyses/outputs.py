@@ -26,6 +26,7 @@ ODD: Mapping[str, tuple[float, str]] = {
     "num_at_limit": (0.1, "end at the limit of max_new_tokens, not by themselves"),
     "num_copied": (0.01, "repeat the answer of a worked example in the prompt (reader.num_examples)"),
     "num_misspelt": (0.02, "are an answer but for case or punctuation, and score 0"),
+    "num_marked_up": (0.05, "are JSON, in \\boxed{} or have citation marks, which scores compare as text"),
 }
 """Column of OUTPUTS -> share above which there is a warning, and its words."""
 ODD_REPETITION = 0.1
@@ -35,6 +36,7 @@ ODD_OUTPUTS = {
     "num_empty": "empty",
     "num_at_limit": "cut at max_new_tokens",
     "num_copied": "copied from an example",
+    "num_marked_up": "in markup (JSON, \\boxed{}, citation marks)",
 }
 """Column of OUTPUTS -> its name in a sentence."""
 QUOTED = 30
@@ -76,10 +78,14 @@ def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Tab
                 Format.SHARE,
                 "An answer or verdict but for case or punctuation, which scores 0",
             ),
+            field(
+                "markup", "num_marked_up", Format.SHARE, "JSON, \\boxed{} or citation marks, compared as text"
+            ),
             field("most common outputs", most_common, Format.TEXT),
         ),
         caption="Shares of outputs. at limit: as long as max_new_tokens allows. copied: the answer of a worked example "
-        "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. "
+        "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. markup: JSON, "
+        "\\boxed{} or citation marks, compared as text. "
         f"{_majority(outputs)}The ten most common outputs are in the tables common_outputs.",
         **view.about("outputs", "what the reader writes"),
     )

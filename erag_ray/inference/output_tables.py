@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.measures.scores import JUDGED, Scoring, normalize_answer, score_named, score_outputs
+from erag_ray.measures.scores import JUDGED, MARKUP, Scoring, normalize_answer, score_named, score_outputs
 from erag_ray.store.schemas import COMMON_OUTPUTS, JUDGEMENTS, OUTPUTS, RESPONSES, conform
 
 SINGLE_DOCUMENT = "single_document"
@@ -79,6 +79,7 @@ def describe_outputs(
     is_empty = pl.col("output").str.strip_chars() == ""
     flagged = outputs.join(_answer_flags(outputs, queries, expected), on=TEXT, how="left").with_columns(
         is_empty=is_empty,
+        is_marked_up=pl.any_horizontal(pl.col("output").str.contains(pattern) for pattern in MARKUP.values()),
         # some servers count no tokens
         is_at_limit=pl.when(is_empty | (pl.col("num_output_tokens") > 0)).then(
             pl.col("num_output_tokens") >= limit
@@ -88,7 +89,9 @@ def describe_outputs(
         num_outputs=pl.len(),
         num_distinct=pl.col("output").n_unique(),
         num_at_limit=pl.when(pl.col("is_at_limit").count() > 0).then(pl.col("is_at_limit").sum()),
-        **{f"num_{flag}": pl.col(f"is_{flag}").sum() for flag in ("empty", "copied", "misspelt")},
+        **{
+            f"num_{flag}": pl.col(f"is_{flag}").sum() for flag in ("empty", "copied", "misspelt", "marked_up")
+        },
     )
     table = counts.join(_majorities(queries), on="dataset").sort(KIND).select(OUTPUTS.columns.names)
     return pl.DataFrame(conform(table, OUTPUTS)), pl.DataFrame(conform(_most_common(outputs), COMMON_OUTPUTS))

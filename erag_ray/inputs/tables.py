@@ -12,7 +12,7 @@ from erag_ray.data.datasets.queries import LoadedQueries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import numbering_fault
 from erag_ray.data.files.squad import page_keys
-from erag_ray.measures.scores import has_word, normalize_answer
+from erag_ray.measures.scores import MARKUP, has_word, normalize_answer
 from erag_ray.models import answer_in
 from erag_ray.store.schemas import GIVEN, GOLD
 
@@ -26,9 +26,7 @@ ODD_OUTPUTS = {
         r"|insufficient_quota|content_filter|content_policy|invalid_(?:request|api_key))"
     ),
     "that look like an empty cell (nan, None)": EMPTY_CELL,
-    r"in \boxed{}": r"\\boxed\s*\{",
-    "that are JSON objects": r'(?s)^\s*(?:```(?:json)?)?\s*\{\s*".*\}\s*(?:```)?\s*$',
-    "with citation marks at a word (Paris[1])": r"[\w.,]\[\^?\d+\]",
+    **MARKUP,
 }
 """Which outputs the scores seldom accept, whatever they say -> pattern of them."""
 

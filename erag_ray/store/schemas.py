@@ -40,7 +40,7 @@ COLUMNS = {
     RANK: "cutoff deepest depth fact look place rank repeat",
     COUNT: (
         "form num_abstained num_at_limit num_cached_prompt_tokens num_copied num_correct num_distinct "
-        "num_documents num_dropped num_empty num_estimated num_incorrect num_misspelt num_needed "
+        "num_documents num_dropped num_empty num_estimated num_incorrect num_marked_up num_misspelt num_needed "
         "num_not_asked num_output_tokens num_outputs num_positive num_prompt_tokens num_queries num_read "
         "num_reader_calls num_readings num_repeats num_requests num_runs num_saved num_truncated_passage_tokens "
         "num_truncated_question_tokens num_unusable num_varied peak_memory_bytes"
@@ -145,7 +145,7 @@ FACT_LABELS = table_schema("fact_labels", "reader* score* query_id* doc_id* fact
 OUTPUTS = table_schema(
     "outputs",
     "dataset* reader* kind* depth* num_outputs num_distinct num_empty num_at_limit? num_copied "
-    "num_misspelt majority_answer majority_share majority_score?",
+    "num_misspelt num_marked_up majority_answer majority_share majority_score?",
 )
 COMMON_OUTPUTS = table_schema(
     "common_outputs", "dataset* reader* kind* depth* place* output num_outputs share"

@@ -88,8 +88,8 @@ TABLES = {
     ),
     "compare/outputs": (
         "dataset reader kind depth",
-        "num_outputs num_distinct num_empty num_at_limit num_copied num_misspelt majority_answer majority_share "
-        "majority_score",
+        "num_outputs num_distinct num_empty num_at_limit num_copied num_misspelt num_marked_up majority_answer "
+        "majority_share majority_score",
     ),
     "compare/common_outputs": ("dataset reader kind depth place", "output num_outputs share"),
     "compare/requests": ("kind query_id doc_ids", ""),

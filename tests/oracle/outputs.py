@@ -40,6 +40,7 @@ def output_tables(readings: Readings) -> dict[str, list[Row]]:
             None if of_reader["kind"] == "function" else sum(count >= limit for _, _, count in rows),
             0,
             sum(_is_misspelt(world, name, text) for name, text, _ in rows),
+            sum("\\boxed{" in text or text.startswith('{"') or "[1]" in text for _, text, _ in rows),
         )
         found.append((*key, *numbers, *_majority(world, key[0])))
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:10]

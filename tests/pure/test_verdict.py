@@ -208,7 +208,7 @@ def test_what_every_question_answers_alike_has_no_agreement() -> None:
 def outputs(**changes: object) -> pl.DataFrame:
     row = {
         "dataset": "d", "reader": "r", "kind": "single_document", "depth": 1, "num_outputs": 100,
-        "num_distinct": 40, "num_empty": 0, "num_at_limit": 0, "num_copied": 0, "num_misspelt": 0,
+        "num_distinct": 40, "num_empty": 0, "num_at_limit": 0, "num_copied": 0, "num_misspelt": 0, "num_marked_up": 0,
         "majority_answer": "yes", "majority_share": 0.3, "majority_score": 0.3,
     }  # fmt: skip
     return pl.DataFrame([{**row, **changes}], schema=NO_OUTPUTS.schema)

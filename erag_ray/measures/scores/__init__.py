@@ -37,6 +37,7 @@ from erag_ray.measures.scores.kilt import (
 )
 from erag_ray.measures.scores.normalization import (
     ENGLISH,
+    MARKUP,
     UNSPACED,
     check_language,
     has_word,
@@ -46,8 +47,8 @@ from erag_ray.measures.scores.normalization import (
 from erag_ray.support.registry import find_instance
 
 __all__ = [
-    "COMPARISONS", "ENGLISH", "JUDGED", "JUDGEMENTS", "SCORES", "SHORT_ANSWERS", "UNSPACED", "Score", "Scoring",
-    "check_language", "has_word", "in_language", "is_language_score", "needs_judgement", "normalize_answer",
+    "COMPARISONS", "ENGLISH", "JUDGED", "JUDGEMENTS", "MARKUP", "SCORES", "SHORT_ANSWERS", "UNSPACED", "Score",
+    "Scoring", "check_language", "has_word", "in_language", "is_language_score", "needs_judgement", "normalize_answer",
     "score_named", "score_outputs", "score_sign", "usable_answers", "whole_words",
 ]  # fmt: skip
 

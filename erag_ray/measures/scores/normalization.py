@@ -17,6 +17,12 @@ ARTICLES = re.compile(r"\b(?:an?|the)\b")
 NUM_CACHED = 1 << 16
 """Size of the caches of forms: the gold answers of a query are compared with every one of its outputs."""
 Form = Callable[[str], str]
+MARKUP = {
+    r"in \boxed{}": r"\\boxed\s*\{",
+    "that are JSON objects": r'(?s)^\s*(?:```(?:json)?)?\s*\{\s*".*\}\s*(?:```)?\s*$',
+    "with citation marks at a word (Paris[1])": r"[\w.,]\[\^?\d+\]",
+}
+"""Outputs whose markup scores compare as text -> pattern of them."""
 
 
 # --- KILT ---
