@@ -33,30 +33,27 @@ def given_lists(inputs: Inputs, query_ids: pl.Series, lists: pl.DataFrame) -> pl
 
 
 def given_answers(
-    config: JobConfig, inputs: Inputs, documents: pl.DataFrame | None, lists: pl.DataFrame | None
+    config: JobConfig, inputs: Inputs, documents: pl.DataFrame, lists: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the answers of a stage that need no request; without a reader, all: those that are not given are null.
 
     Args:
         config: the job.
         inputs: its inputs.
-        documents: query_id, doc_ids: of single documents, or of none (None: the stage needs no labels).
-        lists: run_id, query_id, depth, doc_ids: of end-to-end evaluation (None: none in this stage).
+        documents: query_id, doc_ids: of single documents, or of none.
+        lists: run_id, query_id, depth, doc_ids: of end-to-end evaluation.
 
     Returns:
         `ANSWERS`, each with the run (of a single document "") and the depth that it belongs to.
     """
     if not config.outputs:
         return pl.DataFrame(schema=ANSWERS)
-    parts = []
-    if documents is not None:
-        doc_id = pl.col("doc_ids").list.first()
-        run_id = pl.when(doc_id.is_null()).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(""))
-        of_one = documents.with_columns(run_id.alias("run_id"), doc_id=doc_id.fill_null(""))
-        parts.append(of_one.select("query_id", "doc_ids", "run_id", "doc_id", depth=pl.lit(0, pl.Int32)))
-    if lists is not None:
-        parts.append(lists.select("query_id", "doc_ids", "run_id", pl.lit("").alias("doc_id"), "depth"))
-    wanted = pl.concat(parts).unique(GIVEN_LIST, maintain_order=True)
+    doc_id = pl.col("doc_ids").list.first()
+    run_id = pl.when(doc_id.is_null()).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(""))
+    of_one = documents.with_columns(run_id.alias("run_id"), doc_id=doc_id.fill_null(""))
+    singles = of_one.select("query_id", "doc_ids", "run_id", "doc_id", depth=pl.lit(0, pl.Int32))
+    of_runs = lists.select("query_id", "doc_ids", "run_id", pl.lit("").alias("doc_id"), "depth")
+    wanted = pl.concat([singles, of_runs]).unique(GIVEN_LIST, maintain_order=True)
     joined = wanted.join(
         inputs.given, on=GIVEN_LIST, how="inner" if config.asks_reader else "left", maintain_order="left"
     )

@@ -164,16 +164,13 @@ def plan_stage(
     Raises:
         InputError: a model cannot be found or loaded, or does not support a kind of request.
     """
-    of_documents = _annotators_lists(config, inputs) if single_document else None
-    of_lists = end_to_end_lists(config, inputs) if end_to_end else None
-    answers = None if of_documents is None else of_documents.filter(kind=ANSWER.name)
-    given = given_answers(config, inputs, answers, of_lists)
+    of_documents = _annotators_lists(config, inputs) if single_document else _NO_LISTS
+    of_lists = end_to_end_lists(config, inputs) if end_to_end else _NO_LISTS_OF_RUNS
+    given = given_answers(config, inputs, of_documents.filter(kind=ANSWER.name), of_lists)
     if config.outputs:
-        of_documents, of_lists = _to_ask(config, of_documents, of_lists, given)
-    parts = [_NO_LISTS if of_documents is None else of_documents]
-    if of_lists is not None:
-        names = (pl.lit(kind.name).alias("kind") for kind in answers_of_lists(config))
-        parts += [of_lists.select(name, "query_id", "doc_ids") for name in names]
+        of_documents, of_lists = _to_ask(of_documents, of_lists, given)
+    names = (pl.lit(kind.name).alias("kind") for kind in answers_of_lists(config))
+    parts = [of_documents, *(of_lists.select(name, "query_id", "doc_ids") for name in names)]
     further = [
         part.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids", purpose=pl.lit(purpose))
         for purpose, part in (more or {}).items()
@@ -183,25 +180,25 @@ def plan_stage(
     plan = plan_lists(config, inputs, stage, lists, [*answers_of_lists(config), *annotators])
     families = {name: config.reader.family or dataset.family for name, dataset in inputs.datasets.items()}
     verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
-    answered = _shown_lists(parts[0], of_lists)
+    answered = _shown_lists(of_documents, of_lists)
     return dataclasses.replace(plan, answered=answered, verdicts=verdicts, given=given)
 
 
 def _to_ask(
-    config: JobConfig, of_documents: pl.DataFrame | None, of_lists: pl.DataFrame | None, given: pl.DataFrame
-) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    of_documents: pl.DataFrame, of_lists: pl.DataFrame, given: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the lists of annotators and of end-to-end evaluation without those whose answers are given."""
-    if of_documents is not None:
-        is_answer = pl.col("kind") == ANSWER.name
-        of_one = given.filter(pl.col("run_id").is_in(["", NO_PASSAGES]))
-        requested = without_given(of_documents.filter(is_answer), of_one, ["query_id", "doc_ids"])
-        of_documents = pl.concat([of_documents.filter(~is_answer), requested])
-    if of_lists is not None:
-        of_lists = without_given(of_lists, given, ["run_id", "query_id", "depth"])
-    return of_documents, of_lists
+    is_answer = pl.col("kind") == ANSWER.name
+    of_one = given.filter(pl.col("run_id").is_in(["", NO_PASSAGES]))
+    requested = without_given(of_documents.filter(is_answer), of_one, ["query_id", "doc_ids"])
+    of_documents = pl.concat([of_documents.filter(~is_answer), requested])
+    return of_documents, without_given(of_lists, given, ["run_id", "query_id", "depth"])
 
 
 _NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": DocIds})
+_NO_LISTS_OF_RUNS = pl.DataFrame(
+    schema={"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": DocIds}
+)
 
 
 def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
@@ -222,15 +219,14 @@ def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _shown_lists(of_documents: pl.DataFrame, of_lists: pl.DataFrame | None) -> pl.DataFrame:
+def _shown_lists(of_documents: pl.DataFrame, of_lists: pl.DataFrame) -> pl.DataFrame:
     """Return the lists with complete answers: columns kind, depth, query_id, doc_ids."""
     length = pl.col("doc_ids").list.len().cast(pl.Int32)
     of_one = pl.when(length == 0).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(SINGLE_DOCUMENT))
-    parts = [of_documents.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length)]
-    if of_lists is not None:
-        is_reference = pl.col("run_id").is_in(REFERENCES)
-        kind = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
-        parts.append(of_lists.with_columns(kind=kind))
+    is_reference = pl.col("run_id").is_in(REFERENCES)
+    of_run = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
+    singles = of_documents.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length)
+    parts = [singles, of_lists.with_columns(kind=of_run)]
     return pl.concat(part.select("kind", "depth", "query_id", "doc_ids") for part in parts)
 
 
