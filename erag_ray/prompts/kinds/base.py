@@ -64,8 +64,7 @@ class Kind:
     Attributes:
         name: in tables and messages.
         build: returns the form of all requests to a dataset.
-        answers: returns the answers of one request, given the gold answers of its question; the request's form says
-            how the model uses them.
+        answers: returns the answers that a request for log-likelihoods scores, given the gold answers of its question.
         fold: maps a request's answers and its response to the value for annotators and scores; None: the response's
             text is the value.
         value: type of the value.
