@@ -31,6 +31,9 @@ def output_tables(readings: Readings) -> dict[str, list[Row]]:
             for name, row in responses
             if row["output"] is not None
         ]
+        if not rows:
+            # all of them are errors
+            continue
         counts = collections.Counter(text for _, text, _ in rows)
         numbers = (
             len(rows),
