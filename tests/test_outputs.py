@@ -14,7 +14,6 @@ from tiny import Tiny, make_tables, table
 from erag_ray.analyses import best_depths as of_depths
 from erag_ray.analyses import outputs as of_outputs
 from erag_ray.analyses.best_depths import BEST_DEPTHS
-from erag_ray.analyses.means import MEANS
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
@@ -123,7 +122,6 @@ def test_outputs_at_the_limit() -> None:
 
 
 NO_DEPTHS = pl.DataFrame(BEST_DEPTHS.empty())
-NO_MEANS = pl.DataFrame(MEANS.empty())
 
 
 def warned(outputs: list[str | None], answers: list[str], **settings: object) -> str:
