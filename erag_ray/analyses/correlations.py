@@ -180,7 +180,7 @@ def informative(correlations: pl.DataFrame) -> pl.DataFrame:
 def show(view: View) -> Iterator[Table]:
     """Yield the agreement of each label with utility over queries, and over runs.
 
-    Of several datasets, only at the largest depth: the smaller ones are in the paper's Table 1.
+    Of several datasets, only at the largest depth: the paper's Table 1 (an extra) and the table have the smaller ones.
     """
     rows = informative(view.rows(CORRELATIONS))
     whole = rows.filter(pl.col("cutoff") == pl.col("depth"))

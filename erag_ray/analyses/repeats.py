@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.contract import READER, Analysis, Evaluation, View
+from erag_ray.analyses.contract import READER, Analysis, View
 from erag_ray.analyses.parts.model import Finding, Format, Part
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.data.runs.references import REFERENCE_NAMES
 from erag_ray.store.schemas import QUERIES, REPEATS, table_schema
-from erag_ray.support.progress import StageProgress
 
 REPEAT_SPREADS = table_schema(
     "repeat_spreads",
@@ -71,10 +70,6 @@ def repeat_spreads(repeats: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame
         pl.col(name).cast(pl.Int64) if name.startswith("num_") else name
         for name in REPEAT_SPREADS.columns.names
     )
-
-
-def make(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:
-    yield repeat_spreads(evaluation.tables.read(REPEATS), evaluation.inputs.queries)
 
 
 def show(view: View) -> Iterator[Part]:
@@ -140,7 +135,7 @@ ANALYSIS = Analysis(
     schema=REPEAT_SPREADS,
     sources=(REPEATS, QUERIES),
     is_wanted=lambda config: config.repeats > 1,
-    make=make,
+    make=lambda evaluation, _: [repeat_spreads(evaluation.tables.read(REPEATS), evaluation.inputs.queries)],
     is_optional=True,
     show=show,
     group=READER,

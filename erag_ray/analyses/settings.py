@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,7 @@ class Settings:
     """Settings of the evaluation.
 
     Attributes:
-        depths: lists are cut to each of these.
+        depths: lists are cut to each of these: those of the end-to-end scores, and the labels' own.
         measures: names; None takes all that a column of labels allows.
         cutoffs: ranks; those beyond a depth are left out, the depth itself is added.
         threshold: for measures that need binary labels.
@@ -67,15 +67,10 @@ class Settings:
         return sorted({cutoff for cutoff in self.cutoffs if cutoff <= depth} | {depth})
 
 
-def depths_of(end_to_end: Iterable[int], depth: int) -> list[int]:
-    """The depths at which lists are measured: those of the end-to-end readings, and the labels' own."""
-    return sorted({*end_to_end, depth})
-
-
 def settings_of(config: JobConfig, clusters: pl.DataFrame | None = None) -> Settings:
     """Return the part of a config that analyses need, with the job's CLUSTERS."""
     return Settings(
-        depths=depths_of(config.depths, config.depth),
+        depths=sorted({*config.depths, config.depth}),
         measures=config.measures,
         cutoffs=config.cutoffs,
         threshold=config.threshold,

@@ -54,13 +54,13 @@ def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(conform(named.select(SLICES.columns.names), SLICES))
 
 
-def all_slices(slices: pl.DataFrame, cells: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    parts = [known_slice(cells) if name == KNOWN else slices.filter(slice=name) for name in names]
-    return pl.concat([pl.DataFrame(SLICES.empty()), *parts])
-
-
 def slices_of(evaluation: Evaluation) -> pl.DataFrame:
-    return all_slices(evaluation.inputs.slices, evaluation.once(cells_of), evaluation.settings.slices)
+    cells, slices = evaluation.once(cells_of), evaluation.inputs.slices
+    parts = [
+        known_slice(cells) if name == KNOWN else slices.filter(slice=name)
+        for name in evaluation.settings.slices
+    ]
+    return pl.concat([pl.DataFrame(SLICES.empty()), *parts])
 
 
 def with_slices(dataset: DatasetColumns, slices: pl.DataFrame) -> Iterator[tuple[str, str, DatasetColumns]]:

@@ -178,16 +178,16 @@ def standing(means: pl.DataFrame, comparisons: pl.DataFrame, dataset: str, alpha
     by_depth = judged.group_by("depth").agg(mean, count=pl.len())
     depth = by_depth.sort("count", "mean", "depth", descending=[True, True, False]).item(0, "depth")
     at_depth = judged.filter(depth=depth).with_columns(rank=pl.col("mean") * -(sign or 1))
-    runs = at_depth.sort("rank", "run_id")["run_id"].to_list()
+    ordered = at_depth.sort("rank", "run_id")
     pairs = Pairs(comparisons.filter(annotator=END_TO_END, dataset=dataset), sign, alpha)
     depths = judged["depth"].unique().sort().to_list()
     most = at_depth["num_queries"].max()
-    may_lead = at_depth.filter(pl.col("num_queries") * 2 >= most).sort("rank", "run_id")["run_id"].to_list()
+    may_lead = ordered.filter(pl.col("num_queries") * 2 >= most)["run_id"].to_list()
     leaders, others = pairs.leaders(may_lead, depth) if pairs else (may_lead[:1], may_lead[1:])
     leaders = _better_elsewhere(leaders, pairs, [other for other in depths if other != depth]) or leaders
     # those that lead at this depth only come next, and runs with few answers last
     equal = [run for run in may_lead if run not in leaders and run not in others]
-    runs = [*leaders, *equal, *others, *(run for run in runs if run not in may_lead)]
+    runs = [*leaders, *equal, *others, *(run for run in ordered["run_id"] if run not in may_lead)]
     rivals = (pairs.between(runs[0], run, depth) for run in runs[len(leaders) :])
     references = (
         utility.drop_nulls("mean").filter(pl.col("run_id").is_in(REFERENCES)).sort("depth", descending=True)

@@ -48,8 +48,8 @@ def names(*heads: str) -> tuple[Column, ...]:
     return tuple(Column(head, Format.NAME) for head in heads)
 
 
-def columns(heads: Iterable[str], form: Format = Format.NUMBER, meaning: str = "") -> tuple[Column, ...]:
-    return tuple(Column(head, form, meaning) for head in heads)
+def columns(heads: Iterable[str], form: Format = Format.NUMBER) -> tuple[Column, ...]:
+    return tuple(Column(head, form) for head in heads)
 
 
 def plain(*values: Plain) -> tuple[Value, ...]:
@@ -63,11 +63,6 @@ def estimate(row: Row, name: str = "value", note: str = "") -> Value:
     if value is None:
         return Value(reason=row.get("reason") or "")
     return Value(value, row.get("low"), row.get("high"), note=note, reason=row.get("reason") or "")
-
-
-def across(cells: Mapping[Any, Value], keys: Iterable[Any], reason: str = "") -> tuple[Value, ...]:
-    """Return one value per key; absent keys give an empty value with ``reason``."""
-    return tuple(cells.get(key) or Value(reason=reason) for key in keys)
 
 
 class Field(NamedTuple):

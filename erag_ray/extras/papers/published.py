@@ -9,7 +9,7 @@ import polars as pl
 from erag_ray.analyses.order import STATISTIC_NAMES, whole_lists
 from erag_ray.analyses.parts.formats import MISSING, counted, number
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
-from erag_ray.analyses.parts.shapes import across, columns, estimate, names, plain
+from erag_ray.analyses.parts.shapes import columns, estimate, names, plain
 from erag_ray.data.runs.references import END_TO_END
 
 MEASURE_NAMES = {"p": "P", "r": "R", "map": "AP", "mrr": "RR", "ndcg": "nDCG", "hit_ratio": "Success"}
@@ -42,10 +42,11 @@ def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: i
     rows = []
     for (dataset, run, measure), part in selected.sort(keys).group_by(keys, maintain_order=True):
         end_to_end = utility.get((dataset, run), {})
+        agreements = {row["statistic"]: estimate(row) for row in part.to_dicts()}
         rows.append(
             (
                 *plain(str(dataset), str(run), f"{measure}@{depth}"),
-                *across({row["statistic"]: estimate(row) for row in part.to_dicts()}, STATISTIC_NAMES),
+                *(agreements.get(name, Value()) for name in STATISTIC_NAMES),
                 Value(measured.get((dataset, run, measure), {}).get("mean")),
                 Value(end_to_end.get("num_queries", MISSING)),
                 Value(f"{end_to_end.get('score', '')} {number(end_to_end.get('mean'), 4)}"),

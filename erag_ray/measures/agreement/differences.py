@@ -60,21 +60,20 @@ def effect_size(differences: Floats) -> float | None:
     return float(differences.mean()) / spread if spread else None
 
 
-def detectable_difference(differences: Floats, alpha: float, power: float = POWER) -> float | None:
-    """Return the smallest true difference that a two-sided paired test detects with this power, on such queries.
+def detectable_difference(differences: Floats, alpha: float) -> float | None:
+    """Return the smallest true difference that a two-sided paired test detects with a power of .8, on such queries.
 
-    (t(1 - alpha/2) + t(power)) standard errors, with n - 1 degrees of freedom; Cohen (1988), section 2.3. It is for
+    (t(1 - alpha/2) + t(POWER)) standard errors, with n - 1 degrees of freedom; Cohen (1988), section 2.3. It is for
     one test; with many comparisons it is larger. None if all differences are equal or there is one query.
 
     Args:
         differences: [num_queries], without NaN.
         alpha: significance level.
-        power: probability of detection.
     """
     spread, count = _spread(differences), len(differences)
     if not spread:
         return None
-    return standard_errors(alpha, power, count) * spread / math.sqrt(count)
+    return standard_errors(alpha, count) * spread / math.sqrt(count)
 
 
 def round_up(value: float) -> int:
@@ -84,12 +83,12 @@ def round_up(value: float) -> int:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def standard_errors(alpha: float, power: float, count: int) -> float:
+def standard_errors(alpha: float, count: int) -> float:
     """Return the detectable difference in standard errors, for ``count`` queries."""
     # imported lazily: it is slow, and checks of inputs do not need it
     from scipy.special import stdtrit
 
-    return float(stdtrit(count - 1, 1 - alpha / 2) + stdtrit(count - 1, power))
+    return float(stdtrit(count - 1, 1 - alpha / 2) + stdtrit(count - 1, POWER))
 
 
 def _spread(differences: Floats) -> float:

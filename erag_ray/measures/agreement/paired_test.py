@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.differences import POWER, TIE_DIGITS, by_cluster, round_up, standard_errors
+from erag_ray.measures.agreement.differences import TIE_DIGITS, by_cluster, round_up, standard_errors
 from erag_ray.measures.agreement.statistics import Clusters, Floats
 from erag_ray.support.numba_jit import compiled
 
@@ -110,7 +110,7 @@ class PairedTest:
             return None
         squares = float(self.values @ self.values) - self.count * self.mean**2
         variance = max(0.0, squares / max(1, self.count - 1))
-        by_power = variance * (standard_errors(alpha, POWER, max(2, self.count)) / self.mean) ** 2
+        by_power = variance * (standard_errors(alpha, max(2, self.count)) / self.mean) ** 2
         num_different = math.ceil(1 - math.log2(alpha))
         return round_up(min(MOST_NEEDED, max(by_power, num_different * self.count / len(self.values))))
 
