@@ -19,9 +19,6 @@ POOL = "pool"
 """Those of the union of all compared runs."""
 IDEALS = (OWN_LIST, POOL)
 
-OF_LISTS = ("P", "Success")
-"""Measures of the auxiliary label that predict values without a counterpart, such as utility: the first there is."""
-
 Floats = npt.NDArray[np.float64]
 Name = tuple[str, int, str, int, str]
 """run_id, depth, measure, cutoff and ideal."""

@@ -27,12 +27,12 @@ from erag_ray.analyses.order import measure_name
 from erag_ray.analyses.parts.formats import number
 from erag_ray.analyses.parts.model import Finding, Part, Table, Value
 from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
-from erag_ray.analyses.settings import ANY, OF_LISTS, Floats, Settings
+from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
 from erag_ray.extensions import Extension
-from erag_ray.extras.prediction_powered import PoweredValues, estimate_all
+from erag_ray.extras.prediction_powered import OF_LISTS, PoweredValues, estimate_all
 from erag_ray.measures.agreement import mean_intervals
 from erag_ray.store.schemas import table_schema
 

@@ -23,6 +23,8 @@ import numpy.typing as npt
 from erag_ray.measures.agreement import TIE_DIGITS
 
 Floats = npt.NDArray[np.float64]
+OF_LISTS = ("P", "Success")
+"""Measures of the auxiliary label that predict values without a counterpart, such as utility: the first there is."""
 MIN_READ = 20
 """With fewer documents read, no line is fitted: the prediction is 0."""
 RIDGE = 1e-6

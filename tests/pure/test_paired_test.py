@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from paired import flip_p_value, holm_by_hand
 from scipy import stats
 
+from erag_ray.extras.gate.decide import p_above
 from erag_ray.measures.agreement import Family, paired_test
 
 Floats = npt.NDArray[np.float64]
@@ -149,10 +150,10 @@ def test_intervals_cover_the_difference(won: float, lost: float, count: int) -> 
 def test_a_one_sided_p_value_is_the_level_at_which_the_bound_passes() -> None:
     test = paired_test(np.repeat([1.0, -1.0, 0.0], [20, 8, 172]))
     for value in (-0.05, 0.0, 0.03):
-        p = test.p_above(value)
+        p = p_above(test, value)
         assert test.interval(2 * p * 1.01)[0] > value >= test.interval(2 * p * 0.99)[0]
-    assert test.p_above(0.0) == pytest.approx(test.p_value / 2, rel=1e-6)
-    assert test.p_above(0.5) == 1.0
+    assert p_above(test, 0.0) == pytest.approx(test.p_value / 2, rel=1e-6)
+    assert p_above(test, 0.5) == 1.0
 
 
 def test_questions_needed_have_the_power_that_they_promise() -> None:

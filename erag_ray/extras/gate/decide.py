@@ -15,12 +15,21 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement import TIE_DIGITS, detectable_difference, holm, paired_test, round_up
+from erag_ray.measures.agreement import (
+    TIE_DIGITS,
+    PairedTest,
+    detectable_difference,
+    holm,
+    paired_test,
+    round_up,
+)
 
 Floats = npt.NDArray[np.float64]
 Verdict = Literal["passed", "failed", "not settled"]
 MIN_QUESTIONS = 10
 """With fewer there is no verdict."""
+LEAST_P = 1e-12
+"""`p_above` looks no further."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +78,21 @@ def bounds(values: Floats, rule: Rule, tested: Floats | None = None) -> Decision
         difference=float(column.mean()),
         low=low if is_enough else None,
         high=high if is_enough else None,
-        p_passed=paired_test(column).p_above(-rule.margin) if is_enough else 1.0,
-        p_failed=paired_test(-column).p_above(rule.margin) if is_enough else 1.0,
+        p_passed=p_above(paired_test(column), -rule.margin) if is_enough else 1.0,
+        p_failed=p_above(paired_test(-column), rule.margin) if is_enough else 1.0,
         num_needed=_needed(values, column, rule),
     )
+
+
+def p_above(test: PairedTest, value: float) -> float:
+    """Return the one-sided p-value of "the true mean is above ``value``": the least at which the bound is above."""
+    if not test.interval(1.0)[0] > value:
+        return 1.0
+    low, high = math.log(LEAST_P), math.log(0.5)
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (low, middle) if test.interval(2 * math.exp(middle))[0] > value else (middle, high)
+    return math.exp(high)
 
 
 def _needed(values: Floats, tested: Floats, rule: Rule) -> int | None:

@@ -10,9 +10,10 @@ import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.means import MEANS
-from erag_ray.analyses.settings import ANY, OF_LISTS
+from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
+from erag_ray.extras.prediction_powered import OF_LISTS
 from erag_ray.store.schemas import CORPUS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
 from erag_ray.store.stages.stage import stale
 from erag_ray.store.tables import TableStore

@@ -40,8 +40,6 @@ NOISE = 1e-4
 """Of the largest difference: smaller ones count as 0. A perfect auxiliary label is exact up to its penalty only."""
 MAX_STEPS = 100
 """Differences that are multiples of 1/k, for a k up to this, have sums on a lattice."""
-LEAST_P = 1e-12
-"""`PairedTest.p_above` looks no further."""
 MOST_NEEDED = 10**12
 """More queries than this are not counted."""
 SMALLEST = 1e-12
@@ -89,16 +87,6 @@ class PairedTest:
         elif self.mean < 0:
             high = min(high, -SMALLEST) if is_significant else max(high, 0.0)
         return max(low, -bound), min(high, bound)
-
-    def p_above(self, value: float) -> float:
-        """Return the one-sided p-value of "the true mean is above ``value``": the least at which the bound is above."""
-        if not self.interval(1.0)[0] > value:
-            return 1.0
-        low, high = math.log(LEAST_P), math.log(0.5)
-        for _ in range(30):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.interval(2 * math.exp(middle))[0] > value else (middle, high)
-        return math.exp(high)
 
     def num_needed(self, alpha: float) -> int | None:
         """Return how many queries a test at this level needs to detect the mean difference in 80 % of cases.
