@@ -139,6 +139,12 @@ def test_an_analysis_with_the_table_of_another_is_left_out_and_named(
     assert "right is shown" in text
 
 
+def test_of_two_extensions_with_one_table_the_first_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [Analysis(schema=table_schema("mine", "dataset* value"), make=lambda *_: []) for _ in range(2)]
+    monkeypatch.setattr(every, "installed", lambda: [Extension(name="mine", analyses=(one,)) for one in both])
+    assert [one for one in every.every_analysis() if one.schema and one.schema.name == "mine"] == both[:1]
+
+
 def place_of(out: pathlib.Path, name: str) -> pathlib.Path:
     return out / ("compare" if all_tables()[name] in OF_STAGES else "") / name
 

@@ -56,10 +56,11 @@ ANALYSES: tuple[Analysis, ...] = (
 
 
 def every_analysis() -> tuple[Analysis, ...]:
-    """Return the analyses of the core, and of extensions those whose table replaces no other one, and no folder."""
+    """Return the analyses of the core, and of extensions those whose table replaces no earlier one, and no folder."""
     names = {*TABLES, *JOB_STAGES, EXPORT, "report", *(one.schema.name for one in ANALYSES if one.schema)}
-    others = (analysis for extension in installed() for analysis in extension.analyses)
-    return (*ANALYSES, *(one for one in others if not (one.schema and one.schema.name in names)))
+    others = [analysis for extension in installed() for analysis in extension.analyses]
+    firsts = {one.schema.name: one for one in reversed(others) if one.schema and one.schema.name not in names}
+    return (*ANALYSES, *(one for one in others if not one.schema or firsts.get(one.schema.name) is one))
 
 
 def all_tables() -> dict[str, TableSchema]:
