@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import pathlib
@@ -107,6 +108,8 @@ def local_ray(ray_environment: None) -> None:
 @pytest.fixture
 def other_job(local_ray: None) -> Iterator[ray.actor.ActorHandle]:
     """An actor of another job, which has all CPUs."""
+    # a job that has failed has its readers until its exception is collected
+    gc.collect()
 
     class Holder:
         def is_here(self) -> bool:
