@@ -14,11 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from crashes import NUM_REQUESTS, start_job, stored, write_larger
+from crashes import NUM_REQUESTS, counted, start_job, stored, wait_until, without_delay, write_larger
 from tiny import job_command
 
 from erag_ray.store import lease
@@ -186,14 +186,7 @@ def test_a_job_that_writes_its_sign_again_learns_that_it_was_replaced(
     monkeypatch.setattr("erag_ray.store.lease.HEARTBEAT_SECONDS", 0.05)
     with Lease(Folder(str(tmp_path), is_shared=True), "a@x@1") as first:
         leave(tmp_path, "b@y@2", replaced=["a@x@1"])
-        wait_until(lambda: first.is_lost)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+        wait_until(lambda: first.is_lost, "it has not learned it")
 
 
 def test_a_lock_that_cannot_be_had_is_an_error(
@@ -218,10 +211,12 @@ def test_a_lock_that_cannot_be_had_is_an_error(
 
 @pytest.mark.cluster
 def test_a_job_that_is_started_twice_runs_once(tmp_path: pathlib.Path) -> None:
-    config = write_larger(tmp_path)
+    config = without_delay(write_larger(tmp_path))
+    start = time.monotonic()
     first, second = (start_job(job_command(config, tmp_path)) for _ in range(2))
     told = [process.communicate(timeout=240)[1] for process in (first, second)]
     assert sorted([first.returncode, second.returncode]) == [0, 2]
     assert "is writing to" in told[0 if first.returncode else 1]
-    rows = stored(config)
-    assert len(rows) == rows.select("question_key", "passages_key").n_unique() == NUM_REQUESTS
+    counts = counted(config)
+    counts.row("nothing (the whole command)", time.monotonic() - start)
+    assert (counts.lost, counts.repeated, counts.again, len(stored(config))) == (0, 0, 0, NUM_REQUESTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -10,7 +11,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from crashes import NUM_REQUESTS, counted, start_job, stored, write_larger
+from crashes import NUM_REQUESTS, counted, environment, finish, stored, without_delay, write_larger
+from scripts import python
 from tiny import RunJob, Tiny, assert_same, job_command, results
 
 PAGE = 4096
@@ -41,10 +43,9 @@ def mount(*words: str) -> None:
     subprocess.run(["mount", *words], check=True, capture_output=True, text=True)
 
 
-@pytest.fixture
-def disk(tmp_path: pathlib.Path) -> Iterator[Disk]:
+@contextlib.contextmanager
+def small_disk(place: pathlib.Path) -> Iterator[Disk]:
     """One of four megabytes: the report's charts take one."""
-    place = tmp_path / "small"
     place.mkdir()
     try:
         mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place))
@@ -71,51 +72,47 @@ def assert_told(code: int, told: str) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("on_it", ["out", "cache_dir"])
 def test_a_disk_that_is_full_at_any_step_is_told_and_with_room_the_job_ends_well(
-    compared: Tiny, disk: Disk, job: RunJob, on_it: str
+    compared: Tiny, tmp_path: pathlib.Path, job: RunJob, on_it: str
 ) -> None:
-    expected = results(compared)
-    small = compared.with_config(
-        out=str((disk.place if on_it == "out" else compared.folder) / "other"),
-        cache_dir=str((disk.place if on_it == "cache_dir" else compared.folder) / "fresh"),
-    )
-    num_full = 0
-    for pages in range(0, 900, 25 if on_it == "out" else 1):
-        disk.leave(pages)
-        code, told = job("compare", small)
-        if not code:
-            break
-        assert_told(code, told)
-        # a half-written file would take what room there is
-        assert not [file for file in disk.place.rglob("_unfinished/*") if file.is_file()]
-        num_full += 1
-    assert num_full >= 2
-    assert code == 0
-    assert_same(results(small), expected)
-    disk.make_room()
-    assert job("compare", small)[0] == 0
-    assert_same(results(small), expected)
+    with small_disk(tmp_path / "small") as disk:
+        expected = results(compared)
+        small = compared.with_config(
+            out=str((disk.place if on_it == "out" else compared.folder) / "other"),
+            cache_dir=str((disk.place if on_it == "cache_dir" else compared.folder) / "fresh"),
+        )
+        num_full = 0
+        for pages in range(0, 900, 25 if on_it == "out" else 1):
+            disk.leave(pages)
+            code, told = job("compare", small)
+            if not code:
+                break
+            assert_told(code, told)
+            # a half-written file would take what room there is
+            assert not [file for file in disk.place.rglob("_unfinished/*") if file.is_file()]
+            num_full += 1
+        assert num_full >= 2
+        assert code == 0
+        assert_same(results(small), expected)
+        disk.make_room()
+        assert job("compare", small)[0] == 0
+        assert_same(results(small), expected)
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("on_it", ["cache_dir", "out"])
-def test_a_job_whose_disk_fills_up_ends_at_once_and_goes_on_with_room(
-    tmp_path: pathlib.Path, disk: Disk, on_it: str
-) -> None:
-    larger = write_larger(tmp_path)
-    config = dataclasses.replace(larger, **{on_it: str(disk.place / on_it)})
-    command = job_command(config, tmp_path)
-    disk.leave(40)
-    start = time.monotonic()
-    with start_job(command) as first:
-        _, told = first.communicate(timeout=120)
-    assert_told(first.returncode, told)
-    if on_it == "cache_dir":
+def test_a_job_whose_disk_fills_up_ends_at_once_and_goes_on_with_room(tmp_path: pathlib.Path) -> None:
+    larger, start = write_larger(tmp_path), time.monotonic()
+    with small_disk(tmp_path / "for_out") as out, small_disk(tmp_path / "for_cache") as cache:
+        config = dataclasses.replace(larger, out=str(out.place / "out"), cache_dir=str(cache.place / "store"))
+        command = job_command(config, tmp_path)
+        for disk in (out, cache):
+            disk.leave(40)
+            done = python(*command[1:], env=environment())
+            assert_told(done.returncode, done.stderr)
+            assert f"{disk.place}/" in done.stderr
+            disk.make_room()
         assert 0 < len(stored(config)) < NUM_REQUESTS
-    disk.make_room()
-    with start_job(command) as again:
-        _, told = again.communicate(timeout=200)
-    assert again.returncode == 0, told
-    counts = counted(config)
-    counts.row(f"the disk of the {on_it} is full, room is made", time.monotonic() - start)
-    assert (counts.lost, counts.repeated) == (0, 0)
-    assert counts.again <= NUM_REQUESTS // 3
+        finish(without_delay(config), tmp_path)
+        counts = counted(config)
+        counts.row("the disk of out is full, then that of the cache; room is made", time.monotonic() - start)
+        assert (counts.lost, counts.repeated) == (0, 0)
+        assert counts.again <= NUM_REQUESTS // 3

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
+import contextlib
 import pathlib
 import random
 import signal
@@ -14,36 +13,61 @@ from typing import Any
 import psutil
 import pytest
 import ray
-import ray.cluster_utils
-from crashes import NUM_REQUESTS, ROOT, interrupted
-from failing import MARK
-from quiet_ray import ENVIRONMENT
+from crashes import NUM_REQUESTS, interrupted, wait_until
+from echoing import MARK
 from ray._raylet import GcsClient
 from ray.core.generated import autoscaler_pb2
-from two_nodes import MARKS, QUICK, is_reader, on_two_readers
+from two_nodes import MARKS, connect, is_reader, num_nodes, on_two_readers, start_head
 
 pytestmark = MARKS
 Cluster = Any
+Nodes = tuple[Cluster, list[Any]]
 Fault = Callable[[Cluster, list[Any]], None]
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[tuple[Cluster, list[Any]]]:
+@contextlib.contextmanager
+def three_nodes() -> Iterator[Nodes]:
     """A head that runs no readers, and two workers."""
-    if ray.is_initialized():
-        ray.shutdown()
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "helpers")])
-    for name, setting in {**ENVIRONMENT, "PYTHONPATH": paths, MARK: str(tmp_path / "mark")}.items():
-        monkeypatch.setenv(name, setting)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    made = ray.cluster_utils.Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 2, "_system_config": QUICK}
-    )
-    workers = [made.add_node(num_cpus=2, object_store_memory=100_000_000) for _ in range(2)]
-    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    made, workers = start_head(num_cpus=2), list[Any]()
+    for _ in range(2):
+        add_a_node(made, workers, wait=False)
+    made.wait_for_nodes(timeout=120)
     yield made, workers
-    ray.shutdown()
     made.shutdown()
+
+
+@contextlib.contextmanager
+def connected(nodes: Nodes) -> Iterator[Nodes]:
+    """This process is their driver; at the end nothing of it is left there, nor any node that has joined."""
+    made, workers = nodes
+    ray.shutdown()
+    connect(made)
+    yield nodes
+    while len(workers) > 2:
+        made.remove_node(workers.pop())
+    ray.shutdown()
+    wait_until(lambda: not reader_processes(), "readers are left")
+
+
+@pytest.fixture(scope="module")
+def lasting(ray_environment: None) -> Iterator[Nodes]:
+    with three_nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def shared(lasting: Nodes) -> Iterator[Nodes]:
+    """The nodes of all tests that end none of them."""
+    with connected(lasting):
+        wait_until(lambda: num_nodes() == 3, "not three nodes")
+        yield lasting
+
+
+@pytest.fixture
+def cluster(ray_environment: None) -> Iterator[Nodes]:
+    """Nodes of this test's own."""
+    with three_nodes() as nodes, connected(nodes):
+        yield nodes
 
 
 def reader_processes() -> list[psutil.Process]:
@@ -51,61 +75,56 @@ def reader_processes() -> list[psutil.Process]:
     return [process for process in psutil.Process().children(recursive=True) if is_reader(process)]
 
 
-def kill_a_reader(cluster: Cluster, workers: list[Any]) -> None:
-    reader_processes()[0].send_signal(signal.SIGKILL)
+def raylet_of(worker: Any) -> psutil.Process:
+    return psutil.Process(worker.all_processes["raylet"][0].process.pid)
 
 
-def kill_a_node(cluster: Cluster, workers: list[Any]) -> None:
-    os.kill(workers[1].all_processes["raylet"][0].process.pid, signal.SIGKILL)
+def pids_on(worker: Any) -> list[int]:
+    return [process.pid for process in raylet_of(worker).children(recursive=True) if is_reader(process)]
 
 
-def remove_a_node(cluster: Cluster, workers: list[Any]) -> None:
-    cluster.remove_node(workers[1])
+def with_a_reader(workers: list[Any]) -> Any:
+    return next(worker for worker in workers if pids_on(worker))
 
 
-def add_a_node(cluster: Cluster, workers: list[Any]) -> None:
-    workers.append(cluster.add_node(num_cpus=2, object_store_memory=100_000_000))
+def add_a_node(cluster: Cluster, workers: list[Any], *, wait: bool = True) -> None:
+    workers.append(cluster.add_node(wait=wait, num_cpus=2, object_store_memory=100_000_000))
 
 
-def nothing(cluster: Cluster, workers: list[Any]) -> None:
-    return
-
-
-FAULTS: dict[str, Fault] = {
-    "nothing": nothing,
-    "a reader is killed": kill_a_reader,
-    "a node is killed": kill_a_node,
-    "a node is removed": remove_a_node,
-    "a node is added": add_a_node,
+FAULTS: dict[str, tuple[str, Fault]] = {
+    "nothing": ("shared", lambda made, workers: None),
+    "a reader is killed": ("shared", lambda made, workers: reader_processes()[0].kill()),
+    "a node is added": ("shared", add_a_node),
+    "a node is killed": ("cluster", lambda made, workers: raylet_of(with_a_reader(workers)).kill()),
+    "a node is removed": ("cluster", lambda made, workers: made.remove_node(with_a_reader(workers))),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_request_is_read_once_whatever_ends(
-    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, fault: str
+    request: pytest.FixtureRequest, tmp_path: pathlib.Path, fault: str
 ) -> None:
-    counts = interrupted(on_two_readers(tmp_path), fault, lambda: FAULTS[fault](*cluster))
+    which, come = FAULTS[fault]
+    nodes: Nodes = request.getfixturevalue(which)
+    counts = interrupted(on_two_readers(tmp_path), fault, lambda: come(*nodes))
     assert (counts.lost, counts.repeated) == (0, 0)
     # what was being read or not yet written when a part ended, and not more
     assert counts.again <= NUM_REQUESTS // 3
 
 
-READERS = {"a reader ends itself (os._exit)": "failing:Exits", "memory runs out in a batch": "failing:Small"}
+READERS = {"a reader ends itself (os._exit)": "echoing:Exits", "memory runs out in a batch": "failing:Small"}
 
 
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("fault", READERS)
-def test_every_request_is_read_once_by_a_reader_that_fails(
-    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, fault: str
-) -> None:
-    config = on_two_readers(tmp_path)
-    failing = dataclasses.replace(config, reader=dataclasses.replace(config.reader, kind=READERS[fault]))
-    counts = interrupted(failing, fault, lambda: None)
-    assert (tmp_path / "mark").exists()
+def test_every_request_is_read_once_by_a_reader_that_fails(tmp_path: pathlib.Path, fault: str) -> None:
+    counts = interrupted(on_two_readers(tmp_path, READERS[fault]), fault, lambda: None)
+    assert (tmp_path / MARK).exists()
     assert (counts.lost, counts.repeated) == (0, 0)
     assert counts.again <= NUM_REQUESTS // 3
 
 
-NUM_ENDS, INTERVAL, LATENCY = 8, 1.0, 0.2
+NUM_ENDS = 8
 
 
 def end_readers(number: int, mark: pathlib.Path) -> None:
@@ -125,59 +144,48 @@ def end_readers(number: int, mark: pathlib.Path) -> None:
 
 
 def drain_a_node(cluster: Cluster, workers: list[Any]) -> None:
-    """As a provider's notice does: the node ends 15 s after Ray has been told."""
-    address, node = cluster.gcs_address, workers[1].node_id
+    """As a provider's notice does: the node ends 15 s after Ray has been told, and its reader before it."""
+    worker = with_a_reader(workers)
     reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
     deadline = int((time.time() + 15) * 1000)
-    accepted, why = GcsClient(address).drain_node(node, reason, "the machine is taken back", deadline)
+    notice = (worker.node_id, reason, "the machine is taken back", deadline)
+    accepted, why = GcsClient(cluster.gcs_address).drain_node(*notice)
     assert accepted, why
-    time.sleep(15)
-    assert not pids_on(workers[1])
-    cluster.remove_node(workers[1])
+    wait_until(lambda: not pids_on(worker), "a reader is left", 15)
+    cluster.remove_node(worker)
 
 
-def pids_on(worker: Any) -> list[int]:
-    raylet = psutil.Process(worker.all_processes["raylet"][0].process.pid)
-    return [process.pid for process in raylet.children(recursive=True) if is_reader(process)]
-
-
-@pytest.mark.parametrize("notice", ["SIGTERM", "a drained node"])
+@pytest.mark.parametrize(("notice", "which"), [("SIGTERM", "shared"), ("a drained node", "cluster")])
 def test_with_notice_nothing_is_read_twice(
-    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, notice: str
+    request: pytest.FixtureRequest, tmp_path: pathlib.Path, notice: str, which: str
 ) -> None:
-    config = on_two_readers(tmp_path)
-    reader = dataclasses.replace(config.reader, kind="failing:Counts", simulated_latency_seconds=LATENCY)
-    slow = dataclasses.replace(config, reader=reader, write_every_seconds=INTERVAL, rows_per_block=60)
+    nodes: Nodes = request.getfixturevalue(which)
+    slow = on_two_readers(tmp_path, "echoing:Counts", write_every_seconds=1.0, rows_per_block=60, latency=0.2)
     ends = {
-        "SIGTERM": lambda: end_readers(signal.SIGTERM, tmp_path / "mark"),
-        "a drained node": lambda: drain_a_node(*cluster),
+        "SIGTERM": lambda: end_readers(signal.SIGTERM, tmp_path / MARK),
+        "a drained node": lambda: drain_a_node(*nodes),
     }
-    counts = interrupted(slow, notice, ends[notice])
+    counts = interrupted(slow, notice, ends[notice], after=NUM_REQUESTS // 10)
     assert (counts.lost, counts.repeated, counts.again) == (0, 0, 0)
-    num_answers = len((tmp_path / "mark").read_text().splitlines())
+    num_answers = len((tmp_path / MARK).read_text().splitlines())
     print(f"computed twice: {num_answers - NUM_REQUESTS}")
     assert num_answers == NUM_REQUESTS
 
 
 def test_readers_start_on_nodes_that_join_and_none_is_missed_when_they_leave(
-    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path
+    shared: Nodes, tmp_path: pathlib.Path
 ) -> None:
-    made, workers = cluster
-    config = dataclasses.replace(on_two_readers(tmp_path), max_readers=8, rows_per_block=10)
-    slow = dataclasses.replace(
-        config, reader=dataclasses.replace(config.reader, simulated_latency_seconds=1.0)
-    )
+    made, workers = shared
 
     def come_and_go() -> None:
         """A node comes, gets a reader, and leaves when that has read."""
         add_a_node(made, workers)
-        deadline = time.monotonic() + 100
-        while not pids_on(workers[-1]):
-            assert time.monotonic() < deadline, "no reader on the node that has joined"
-            time.sleep(0.2)
+        wait_until(lambda: pids_on(workers[-1]), "no reader on the node that has joined")
         print(f"{len(reader_processes())} readers, two at the start")
-        time.sleep(3.0)
+        have_answered = lambda: {*map(int, (tmp_path / MARK).read_text().split())}  # noqa: E731
+        wait_until(lambda: have_answered() & {*pids_on(workers[-1])}, "it has read nothing")
         made.remove_node(workers.pop())
 
-    counts = interrupted(slow, "nodes come and go", come_and_go)
+    slow = on_two_readers(tmp_path, "echoing:Counts", max_readers=8, rows_per_block=10, latency=1.0)
+    counts = interrupted(slow, "nodes come and go", come_and_go, after=5)
     assert (counts.lost, counts.repeated) == (0, 0)

@@ -3,65 +3,72 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
+import shutil
 import time
 from collections.abc import Callable
 
 import polars as pl
 import pytest
-from crashes import NUM_REQUESTS, counted, kill_midway, start_job, stored, write_larger
+from crashes import NUM_REQUESTS, counted, finish, kill_midway, start_job, stored, without_delay, write_larger
+from given_results import RESULTS
 from polars.testing import assert_frame_equal
 from tiny import job_command
 
 from erag_ray.config.job import JobConfig
-from erag_ray.store.schemas import LABELS, UTILITY
+from erag_ray.store.schemas import COSTS, LABELS, UTILITY
 from erag_ray.store.tables import TableStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
-def nothing(command: list[str], config: JobConfig) -> None:
-    return
-
-
-def killed(command: list[str], config: JobConfig) -> None:
-    kill_midway(command, config)
-    assert 0 < len(stored(config)) < NUM_REQUESTS
-
-
-def killed_and_damaged(command: list[str], config: JobConfig) -> None:
-    """Besides, a file of the store and all manifests have lost their ends, as after a loss of power."""
-    killed(command, config)
+def tear(config: JobConfig) -> None:
+    """A file of the store and all manifests lose their ends, as after a loss of power."""
     torn = min(pathlib.Path(config.cache_dir).glob("responses/*/*.parquet"))
     for path in [torn, *pathlib.Path(config.out).rglob("manifest.json")]:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-FAULTS: dict[str, Callable[[list[str], JobConfig], None]] = {
-    "nothing (the whole command)": nothing,
-    "the job (kill -9 of its driver), submitted again": killed,
-    "the job, and its files are torn": killed_and_damaged,
+FAULTS: dict[str, Callable[[JobConfig], None]] = {
+    "the job (kill -9 of its driver), submitted again": lambda config: None,
+    "the job, and its files are torn": tear,
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_same_command_again_reads_the_rest(tmp_path: pathlib.Path, fault: str) -> None:
+def test_the_same_command_again_reads_the_rest(tmp_path: pathlib.Path) -> None:
     config = write_larger(tmp_path)
-    command = job_command(config, tmp_path)
-    start = time.monotonic()
-    FAULTS[fault](command, config)
-    finish(command)
-    counts = counted(config)
-    counts.row(fault, time.monotonic() - start)
-    assert (counts.lost, counts.repeated, counts.again) == (0, 0, 0)
-    torn = list(pathlib.Path(config.cache_dir).glob("responses/*/_torn/*"))
-    assert len(torn) == (FAULTS[fault] is killed_and_damaged)
+    kill_midway(config, tmp_path)
+    written = len(stored(config))
+    assert 0 < written < NUM_REQUESTS
+    out, manifest = TableStore(config.out), pathlib.Path(config.out, "compare", "manifest.json")
+    assert not manifest.exists()
+    assert not pathlib.Path(config.out, "report.md").exists()
+    assert not any(out.is_sealed(schema) for schema in (LABELS, UTILITY, *RESULTS))
+    killed = {
+        pathlib.Path(place): tmp_path / f"killed-{place[-1]}" for place in (config.out, config.cache_dir)
+    }
+    for place, copy in killed.items():
+        place.rename(copy)
 
-
-def finish(command: list[str]) -> None:
-    with start_job(command) as job:
-        _, told = job.communicate(timeout=200)
-    assert job.returncode == 0, told
+    for fault, damage in FAULTS.items():
+        for place, copy in killed.items():
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(copy, place)
+        damage(config)
+        start = time.monotonic()
+        finish(without_delay(config), tmp_path)
+        counts = counted(config)
+        counts.row(fault, time.monotonic() - start)
+        assert (counts.lost, counts.repeated, counts.again) == (0, 0, 0)
+        assert len(stored(config)) == NUM_REQUESTS
+        torn = list(pathlib.Path(config.cache_dir).glob("responses/*/_torn/*"))
+        assert len(torn) == (damage is tear)
+        read = TableStore(f"{config.out}/compare").read(COSTS)["num_reader_calls"].to_list()
+        if not torn:
+            assert read == [NUM_REQUESTS - written, written]
+        found = json.loads(manifest.read_text())
+        assert (found["num_responses"], found["num_repeated_keys"]) == (NUM_REQUESTS, 0)
 
 
 def test_two_jobs_on_one_store_at_once_each_have_every_request_once(tmp_path: pathlib.Path) -> None:

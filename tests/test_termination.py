@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
-from crashes import environment, stored, write_larger
+from crashes import NUM_REQUESTS, environment, stored, without_delay, write_larger
 from misbehaving_server import MODEL, MisbehavingServer, Reply, serving
+from scripts import ROOT, python
 from tiny import job_command, write_tiny
 from trainings import tiny_training
 
@@ -27,7 +28,6 @@ from erag_ray.extras.train.log import read_log
 from erag_ray.store.lease import LEASES
 from erag_ray.support.termination import keep_handler, sigterm_interrupts
 
-ROOT = pathlib.Path(__file__).parents[1]
 STOPPED = "stopped; start the same command again to go on"
 # what Ray and C++ write on standard error, here or of an abort
 NOISE = re.compile(
@@ -105,22 +105,20 @@ def test_a_job_that_checks_its_inputs_stops_with_one_line(
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_job_that_reads_stops_with_one_line_and_goes_on_later(
-    tmp_path: pathlib.Path, number: signal.Signals
-) -> None:
-    config = write_larger(tmp_path)
-    command = job_command(config, tmp_path)
-    is_reading = lambda job: len(stored(config)) > 0  # noqa: E731
-    ended, told = stop(command, is_reading, number, in_background=number == signal.SIGTERM)
-    assert ended == 128 + number
-    assert_clean(told, config)
-    kept = len(stored(config))
-    assert kept > 0
-    again = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240)
+def test_a_job_that_reads_stops_with_one_line_and_goes_on_later(tmp_path: pathlib.Path) -> None:
+    config, written = write_larger(tmp_path), 0
+    has_written_more = lambda job: len(stored(config)) > written  # noqa: E731
+    for number in (signal.SIGTERM, signal.SIGINT):
+        command = job_command(config, tmp_path)
+        ended, told = stop(command, has_written_more, number, in_background=number == signal.SIGTERM)
+        assert ended == 128 + number
+        assert_clean(told, config)
+        before, written = written, len(stored(config))
+        assert written > before
+    again = python(*job_command(without_delay(config), tmp_path)[1:], env=environment())
     assert again.returncode == 0, again.stderr
     assert not [line for line in again.stderr.splitlines() if NOISE.search(line)]
-    assert len(stored(config)) > kept
+    assert len(stored(config)) == NUM_REQUESTS
 
 
 @pytest.mark.cluster
@@ -145,13 +143,8 @@ def test_a_job_that_is_stopped_keeps_what_a_server_has_answered(
     with serving(MisbehavingServer()) as server:
         server.behave = lambda asked: Reply(delay=float("inf") if asked.number > 40 else 0.0)
         reader = ReaderConfig(kind="served", model=MODEL, base_url=server.url, revision="1", concurrency=8)
-        changes = {
-            "reader": reader,
-            "num_readers": num_readers,
-            "rows_per_block": 120,
-            "write_every_seconds": 3600.0,
-        }
-        config = dataclasses.replace(write_larger(tmp_path), **changes)
+        settings = {"num_readers": num_readers, "rows_per_block": 120, "write_every_seconds": 3600.0}
+        config = dataclasses.replace(write_larger(tmp_path), reader=reader, **settings)
         num_in_flight = 8 * max(num_readers, 1)
         is_silent = lambda job: len(server.asked) >= 40 + num_in_flight  # noqa: E731
         ended, told = stop(job_command(config, tmp_path), is_silent, number)
@@ -183,8 +176,7 @@ def test_ray_says_nothing_while_it_makes_runs(tmp_path: pathlib.Path) -> None:
     )
     known = environment()
     known.pop("RAY_BACKEND_LOG_LEVEL")
-    command = job_command(config, tmp_path, "retrieve")
-    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, timeout=240)
+    done = python(*job_command(config, tmp_path, "retrieve")[1:], env=known)
     assert done.returncode == 0, done.stderr
     assert "bm25: 6 questions" in done.stderr
     assert not [line for line in done.stderr.splitlines() if NOISE.search(line)]

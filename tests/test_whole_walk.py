@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 import shutil
@@ -12,12 +11,11 @@ from collections.abc import Sequence
 import pyarrow.parquet as pq
 import pytest
 import ray
-from crashes import NUM_REQUESTS, kill_midway, stored, write_larger
+from crashes import stored
 from given_results import RESULTS
 from models import t5_folder
-from tiny import RIGHT, Tiny, compare, job_command, make_tables, num_reader_calls, table, work_of, write_tiny
+from tiny import RIGHT, Tiny, compare, make_tables, num_reader_calls, table, work_of, write_tiny
 
-from erag_ray.cli import jobs
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.cluster import nodes as cluster_nodes
@@ -295,31 +293,6 @@ def test_the_first_line_names_the_devices(pool: Pool, nodes: list[dict[str, floa
 
 
 # --- crashes ---
-
-
-@pytest.mark.cluster
-def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Path) -> None:
-    config = write_larger(tmp_path)
-    command = job_command(config, tmp_path)
-    kill_midway(command, config)
-    written = len(stored(config))
-    assert 0 < written < NUM_REQUESTS
-    out = TableStore(config.out)
-    assert not pathlib.Path(config.out, "compare", "manifest.json").exists()
-    assert not pathlib.Path(config.out, "report.md").exists()
-    assert not any(out.is_sealed(schema) for schema in (LABELS, UTILITY, *RESULTS))
-
-    # the same job again, on the Ray of these tests to save the start of another
-    jobs.compare(dataclasses.replace(config, progress=False))
-    costs = TableStore(f"{config.out}/compare").read(COSTS)
-    assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written, written]
-    keys = ["question_key", "passages_key"]
-    rows = stored(config)
-    assert len(rows) == rows.select(keys).n_unique() == NUM_REQUESTS
-    requests = TableStore(f"{config.out}/compare").read(REQUESTS)
-    assert requests.join(rows, on=keys, how="semi").height == requests.height == NUM_REQUESTS
-    manifest = json.loads(pathlib.Path(config.out, "compare", "manifest.json").read_text())
-    assert (manifest["num_responses"], manifest["num_repeated_keys"]) == (NUM_REQUESTS, 0)
 
 
 @pytest.mark.long

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 import polars as pl
 import psutil
 import pyarrow.parquet as pq
+from echoing import FAST
 from quiet_ray import ENVIRONMENT
-from tiny import kilt_line, passage_line, trec_lines
+from scripts import ROOT, python
+from tiny import job_command, kilt_line, passage_line, trec_lines
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
@@ -25,7 +27,6 @@ from erag_ray.store.responses import KEY_COLUMNS
 from erag_ray.store.schemas import LABELS, REQUESTS, UTILITY
 from erag_ray.store.tables import TableStore
 
-ROOT = pathlib.Path(__file__).parents[2]
 NUM_QUESTIONS, DEPTH = 30, 8
 
 
@@ -53,6 +54,13 @@ def write_larger(folder: pathlib.Path) -> JobConfig:
     )
 
 
+def without_delay(config: JobConfig) -> JobConfig:
+    """The same job, by a reader that is fast: where nothing has to befall it while it reads."""
+    return dataclasses.replace(
+        config, reader=dataclasses.replace(config.reader, simulated_latency_seconds=0.0)
+    )
+
+
 NUM_REQUESTS = NUM_QUESTIONS * (DEPTH + 2 + 1)
 
 
@@ -63,17 +71,22 @@ def stored(config: JobConfig) -> pl.DataFrame:
 
 
 def environment() -> dict[str, str]:
-    """Of a job that finds this source tree and starts a Ray of its own."""
-    known = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+    """Of a job that finds this source tree and the readers of tests, and starts a Ray of its own."""
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers")])
+    known = {**os.environ, **ENVIRONMENT, "PYTHONPATH": paths}
     known.pop("RAY_ADDRESS", None)
     return known
 
 
 def wait_for(config: JobConfig, num_responses: int) -> None:
     """Until the store holds so many."""
-    deadline = time.monotonic() + 120
-    while len(stored(config)) < num_responses:
-        assert time.monotonic() < deadline, "the job wrote nothing"
+    wait_until(lambda: len(stored(config)) >= num_responses, "the job wrote nothing")
+
+
+def wait_until(is_so: Callable[[], object], what: str, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, what
         time.sleep(0.05)
 
 
@@ -83,9 +96,15 @@ def start_job(command: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, **pipes)
 
 
-def kill_midway(command: Sequence[str], config: JobConfig) -> None:
+def finish(config: JobConfig, folder: pathlib.Path) -> None:
+    """A whole job in a process of its own, which ends well."""
+    done = python(*job_command(config, folder)[1:], env=environment())
+    assert done.returncode == 0, done.stderr
+
+
+def kill_midway(config: JobConfig, folder: pathlib.Path) -> None:
     """Start a job, kill its driver without warning once some responses are written, wait for its Ray to end."""
-    with start_job(command) as driver:
+    with start_job(job_command(config, folder)) as driver:
         wait_for(config, NUM_REQUESTS // 5)
         assert driver.poll() is None, "the job ended before it could be killed"
         family = psutil.Process(driver.pid).children(recursive=True)
@@ -120,16 +139,22 @@ def counted(config: JobConfig) -> Counts:
     )
 
 
-def interrupted(config: JobConfig, name: str, fault: Callable[[], None]) -> Counts:
-    """Read everything on the Ray that is there; the fault comes when a third is read. Prints its row."""
+def interrupted(
+    config: JobConfig, name: str, fault: Callable[[], None], after: int = NUM_REQUESTS // 3
+) -> Counts:
+    """Read everything on the Ray that is there; the fault comes when a third is read, and the rest is fast.
+
+    Prints its row.
+    """
     inputs = prepare(config)
     plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
     start, found = time.monotonic(), []
     # nodes can be started in the main thread alone, so the reading has another
     reading = threading.Thread(target=lambda: found.append(run_stage(config, plan)))
     reading.start()
-    wait_for(config, NUM_REQUESTS // 3)
+    wait_for(config, after)
     fault()
+    pathlib.Path(config.reader.options["folder"], FAST).touch()
     reading.join()
     seconds = time.monotonic() - start
     (done,) = found

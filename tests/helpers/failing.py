@@ -1,44 +1,21 @@
-"""Models that fail, for jobs whose processes find this folder: they are named as ``failing:Exits``."""
+"""Models that fail, for jobs whose processes find this folder: they are named as ``failing:Small``."""
 
 from __future__ import annotations
 
-import os
 import pathlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
+from echoing import MARK
 
 from erag_ray.models import Resources
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.prompts.request import Failure, Form, Method, Request, Response
 
-MARK = "ERAG_RAY_TEST_MARK"
-FATAL = "what is q15"
 TOKENS = 600
-
-
-class Exits(EchoModel):
-    """Ends its process at a question, where the file that ``ERAG_RAY_TEST_MARK`` names is not there yet."""
-
-    def answer(self, request: Request) -> Response:
-        if request.question == FATAL:
-            mark = pathlib.Path(os.environ[MARK])
-            if not mark.exists():
-                mark.touch()
-                os._exit(1)
-        return super().answer(request)
-
-
-class Counts(EchoModel):
-    """Writes its process into the file that ``ERAG_RAY_TEST_MARK`` names for each answer."""
-
-    def answer(self, request: Request) -> Response:
-        with open(os.environ[MARK], "a") as lines:
-            lines.write(f"{os.getpid()}\n")
-        return super().answer(request)
 
 
 class Refuses(EchoModel):
@@ -101,7 +78,7 @@ class Small(Characters):
 
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
         if sum(prompt.length for prompt in prompts) > TOKENS:
-            pathlib.Path(os.environ[MARK]).touch()
+            pathlib.Path(self.config.options["folder"], MARK).touch()
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return super().generate(prompts)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from typing import Any
 
 import psutil
 import pytest
+import ray
+import ray.cluster_utils
 from crashes import write_larger
 
 from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 
 MARKS = [
     pytest.mark.cluster,
@@ -19,8 +23,22 @@ MARKS = [
     ),
 ]
 
+HEALTH = {
+    "health_check_period_ms": 1000,
+    "health_check_failure_threshold": 5,
+    "health_check_timeout_ms": 1000,
+}
 
-QUICK = {"health_check_period_ms": 1000, "health_check_failure_threshold": 5, "health_check_timeout_ms": 1000}
+
+def start_head(**options: Any) -> ray.cluster_utils.Cluster:
+    """Without the dashboard, which is ten more processes."""
+    ray.shutdown()
+    head = {"include_dashboard": False, "_system_config": HEALTH, **options}
+    return ray.cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+
+
+def connect(head: ray.cluster_utils.Cluster) -> None:
+    ray.init(address=head.address, log_to_driver=False, logging_level="ERROR")
 
 
 def is_reader(process: psutil.Process) -> bool:
@@ -30,6 +48,14 @@ def is_reader(process: psutil.Process) -> bool:
         return False
 
 
-def on_two_readers(folder: pathlib.Path) -> JobConfig:
+def on_two_readers(
+    folder: pathlib.Path, kind: str = "echoing:Slow", *, latency: float = 0.03, **changes: Any
+) -> JobConfig:
     config = write_larger(folder)
-    return dataclasses.replace(config, num_readers=2, cpus_per_reader=1, progress=False, rows_per_block=20)
+    reader = ReaderConfig(kind=kind, options={"folder": str(folder)}, simulated_latency_seconds=latency)
+    settings = {"num_readers": 2, "cpus_per_reader": 1, "progress": False, "rows_per_block": 20}
+    return dataclasses.replace(config, reader=reader, **{**settings, **changes})
+
+
+def num_nodes() -> int:
+    return sum(node["Alive"] for node in ray.nodes())
