@@ -13,18 +13,17 @@ import pathlib
 import re
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import psutil
 import pytest
-from crashes import NUM_REQUESTS, end, stored, write_larger
+from crashes import NUM_REQUESTS, stored, wait_for, wait_until, without_delay, write_larger
 from quiet_ray import ENVIRONMENT
 from ray.job_submission import JobSubmissionClient
+from scripts import ROOT, python
 from tiny import job_command
 
 from erag_ray.config.job import JobConfig
@@ -32,62 +31,85 @@ from erag_ray.store.schemas import COSTS
 from erag_ray.store.tables import TableStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-ROOT = pathlib.Path(__file__).parents[1]
 TOKEN = secrets.token_hex(32)
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 OF_AGENT = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port")
 PORTS = ("port", "dashboard-port", "ray-client-server-port", *OF_AGENT, "metrics-export-port")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Head:
+    """A head of these tests' own: where it takes jobs, the environment of those who submit them, and its log."""
+
+    ports: dict[str, int]
+    environment: dict[str, str]
+    log: pathlib.Path
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.ports['dashboard-port']}"
+
+    @property
+    def client(self) -> JobSubmissionClient:
+        """A client in this process, whose own mode stays as it is."""
+        return JobSubmissionClient(self.address, headers={"Authorization": f"Bearer {TOKEN}"})
+
+    def takes_jobs(self) -> bool:
+        """Later than its port is open."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self.client.submit_job(entrypoint="true")
+            return True
+        return False
+
+    def submit(self, name: str, command: list[str], tree: pathlib.Path = ROOT) -> subprocess.Popen[str]:
+        """``ray job submit`` of a job of a source tree."""
+        options = ["--address", self.address, "--working-dir", str(tree), "--submission-id", name]
+        # the command without its own interpreter, as the guide has it
+        job = [*RAY, "job", "submit", *options, "--", "python", *command[1:]]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(job, env=self.environment, text=True, **pipes)
+
+    def unpacked(self) -> list[pathlib.Path]:
+        """Ray's copies of the submitted source trees."""
+        session = re.search(r"saved to: \S*?(/\S+)/logs/", self.log.read_text())
+        assert session
+        folders = pathlib.Path(session[1], "runtime_resources", "working_dir_files").glob("_ray_pkg_*")
+        return [folder for folder in folders if folder.is_dir()]
+
+
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What jobs/cluster/README.md says: the token in a file, and the mode in which it is sent."""
-    token = tmp_path_factory.mktemp("token") / "auth_token"
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    """What jobs/cluster/README.md says: the token in a file, and the mode in which it is sent.
+
+    The head's processes, and no others, are ended by their ids.
+    """
+    folder = tmp_path_factory.mktemp("head")
+    token = folder / "auth_token"
     token.write_text(TOKEN)
     known = {**os.environ, **ENVIRONMENT, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     known.pop("RAY_ADDRESS", None)
     # a submitted job runs with the `python` that its head finds, not with the one that submits it
     known["PATH"] = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
-    return known
-
-
-@pytest.fixture(scope="module")
-def ports() -> dict[str, int]:
-    """Ports that no other Ray on this machine has: an agent whose port is taken takes no jobs."""
-    return {name: free_port() for name in PORTS}
-
-
-@pytest.fixture(scope="module")
-def head_log(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return tmp_path_factory.mktemp("head") / "log"
-
-
-@pytest.fixture(scope="module")
-def address(environment: dict[str, str], ports: dict[str, int], head_log: pathlib.Path) -> Iterator[str]:
-    """A head of these tests' own; its processes, and no others, are ended by their ids."""
-    options = [f"--{name}={port}" for name, port in ports.items()]
+    # ports that no other Ray on this machine has: an agent whose port is taken takes no jobs
+    head = Head(ports={name: free_port() for name in PORTS}, environment=known, log=folder / "log")
+    options = [f"--{name}={port}" for name, port in head.ports.items()]
     command = [*RAY, "start", "--head", "--block", "--num-cpus=5", "--dashboard-host=127.0.0.1", *options]
-    with head_log.open("w") as out:
-        head = subprocess.Popen(
-            [*command, "--disable-usage-stats"], env=environment, stdout=out, stderr=subprocess.STDOUT
+    with head.log.open("w") as out:
+        process = subprocess.Popen(
+            [*command, "--disable-usage-stats"], env=known, stdout=out, stderr=subprocess.STDOUT
         )
     try:
-        place = f"http://127.0.0.1:{ports['dashboard-port']}"
-        wait_for_agent(place, head, head_log)
-        yield place
+        wait_until(lambda: process.poll() is not None or head.takes_jobs(), f"see {head.log}")
+        assert process.poll() is None, head.log.read_text()
+        yield head
     finally:
-        family = psutil.Process(head.pid).children(recursive=True)
-        head.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            head.wait(20)
-        end(family)
-        head.kill()
-        head.wait()
-
-
-def client(address: str) -> JobSubmissionClient:
-    """A client in this process, whose own mode stays as it is."""
-    return JobSubmissionClient(address, headers={"Authorization": f"Bearer {TOKEN}"})
+        family = psutil.Process(process.pid).children(recursive=True)
+        # at SIGTERM it waits for agents that linger
+        process.kill()
+        process.wait()
+        for other in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                other.kill()
 
 
 def free_port() -> int:
@@ -97,79 +119,36 @@ def free_port() -> int:
         return port
 
 
-def wait_for_agent(address: str, head: subprocess.Popen[bytes], log: pathlib.Path) -> None:
-    """Until the head takes jobs, which is later than its port is open."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert head.poll() is None, log.read_text()
-        with contextlib.suppress(OSError, RuntimeError):
-            client(address).submit_job(entrypoint="true")
-            return
-        time.sleep(0.5)
-    raise AssertionError(log.read_text())
-
-
-def submit(
-    address: str, environment: dict[str, str], name: str, command: list[str], tree: pathlib.Path = ROOT
-) -> subprocess.Popen[str]:
-    """``ray job submit`` of a job of a source tree."""
-    options = ["--address", address, "--working-dir", str(tree), "--submission-id", name]
-    # the command without its own interpreter, as the guide has it
-    job = [*RAY, "job", "submit", *options, "--", "python", *command[1:]]
-    return subprocess.Popen(job, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def status(address: str, name: str) -> str:
-    return str(client(address).get_job_status(name))
-
-
-def unpacked(head_log: pathlib.Path) -> list[pathlib.Path]:
-    """Ray's copies of the submitted source trees."""
-    session = re.search(r"saved to: \S*?(/\S+)/logs/", head_log.read_text())
-    assert session
-    folders = pathlib.Path(session[1], "runtime_resources", "working_dir_files").glob("_ray_pkg_*")
-    return [folder for folder in folders if folder.is_dir()]
-
-
 @pytest.fixture
 def config(tmp_path: pathlib.Path) -> JobConfig:
     return dataclasses.replace(write_larger(tmp_path), cpus_per_reader=1)
 
 
 def test_a_submitted_job_is_stopped_submitted_again_after_an_edit_and_succeeds(
-    address: str,
-    environment: dict[str, str],
-    head_log: pathlib.Path,
-    config: JobConfig,
-    tmp_path: pathlib.Path,
+    head: Head, config: JobConfig, tmp_path: pathlib.Path
 ) -> None:
-    command = job_command(config, tmp_path)
-    first = submit(address, environment, "stopped", command)
-    deadline = time.monotonic() + 180
-    while len(stored(config)) < NUM_REQUESTS // 5:
-        assert first.poll() is None, first.communicate()[0]
-        assert time.monotonic() < deadline, "the job wrote nothing"
-        time.sleep(0.2)
-    stop = [*RAY, "job", "stop", "--address", address, "stopped"]
-    subprocess.run(stop, env=environment, check=True, capture_output=True)
+    first = head.submit("stopped", job_command(config, tmp_path))
+    wait_for(config, NUM_REQUESTS // 5)
+    stop = [*RAY, "job", "stop", "--address", head.address, "stopped"]
+    subprocess.run(stop, env=head.environment, check=True, capture_output=True)
     first.communicate(timeout=120)
-    assert status(address, "stopped") == "STOPPED"
+    assert head.client.get_job_status("stopped") == "STOPPED"
     written = len(stored(config))
     assert 0 < written < NUM_REQUESTS
     assert not pathlib.Path(config.out, "report.md").exists()
 
-    copies = len(unpacked(head_log))
-    again = submit(address, environment, "again", command, edited(tmp_path / "edited"))
+    copies = len(head.unpacked())
+    again = head.submit("again", job_command(without_delay(config), tmp_path), edited(tmp_path / "edited"))
     told, _ = again.communicate(timeout=300)
     assert again.returncode == 0, told
-    assert status(address, "again") == "SUCCEEDED"
+    assert head.client.get_job_status("again") == "SUCCEEDED"
     assert f"Report: {config.out}/report.md" in told
     rows = stored(config)
     assert len(rows) == rows.select("question_key", "passages_key").n_unique() == NUM_REQUESTS
     costs = TableStore(f"{config.out}/compare").read(COSTS)
     assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written, written]
-    assert len(unpacked(head_log)) == copies + 1
-    assert not [folder for copy in unpacked(head_log) for folder in copy.glob("results")]
+    assert len(head.unpacked()) == copies + 1
+    assert not [folder for copy in head.unpacked() for folder in copy.glob("results")]
 
 
 def edited(tree: pathlib.Path) -> pathlib.Path:
@@ -182,53 +161,45 @@ def edited(tree: pathlib.Path) -> pathlib.Path:
 
 
 def test_relative_outputs_are_refused_and_nothing_is_written(
-    address: str,
-    environment: dict[str, str],
-    head_log: pathlib.Path,
-    config: JobConfig,
-    tmp_path: pathlib.Path,
+    head: Head, config: JobConfig, tmp_path: pathlib.Path
 ) -> None:
     relative = dataclasses.replace(config, out="results/nq", cache_dir="results/store")
-    job = submit(address, environment, "relative", job_command(relative, tmp_path))
+    job = head.submit("relative", job_command(relative, tmp_path))
     told, _ = job.communicate(timeout=180)
     assert job.returncode != 0
     assert "out (results/nq) and cache_dir (results/store) would lie in Ray's copy of the working_dir" in told
     assert "Traceback" not in told
-    assert client(address).get_job_info("relative").driver_exit_code == 2
-    assert unpacked(head_log)
-    assert not [folder for copy in unpacked(head_log) for folder in copy.glob("results")]
+    assert head.client.get_job_info("relative").driver_exit_code == 2
+    assert head.unpacked()
+    assert not [folder for copy in head.unpacked() for folder in copy.glob("results")]
 
 
 def test_without_the_mode_neither_a_submission_nor_a_job_gets_in(
-    address: str,
-    environment: dict[str, str],
-    ports: dict[str, int],
-    config: JobConfig,
-    tmp_path: pathlib.Path,
+    head: Head, config: JobConfig, tmp_path: pathlib.Path
 ) -> None:
-    without = {name: value for name, value in environment.items() if name != "RAY_AUTH_MODE"}
-    job = submit(address, without, "without", job_command(config, tmp_path))
+    command = job_command(config, tmp_path)
+    without = {name: value for name, value in head.environment.items() if name != "RAY_AUTH_MODE"}
+    job = dataclasses.replace(head, environment=without).submit("without", command)
     told, _ = job.communicate(timeout=60)
     assert job.returncode != 0
     assert "Missing authentication token" in told
     assert "RAY_AUTH_MODE is currently 'disabled' (not 'token')" in told
 
-    local = {**without, "RAY_ADDRESS": f"127.0.0.1:{ports['port']}", "PYTHONPATH": str(ROOT)}
-    command = job_command(config, tmp_path)
-    done = subprocess.run(command, cwd=ROOT, env=local, capture_output=True, text=True, timeout=120)
+    local = {**without, "RAY_ADDRESS": f"127.0.0.1:{head.ports['port']}", "PYTHONPATH": str(ROOT)}
+    done = python(*command[1:], env=local)
     assert done.returncode == 1
     assert "Set RAY_AUTH_MODE=token" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
 def test_a_job_that_fails_says_why_and_its_submission_fails(
-    address: str, environment: dict[str, str], config: JobConfig, tmp_path: pathlib.Path
+    head: Head, config: JobConfig, tmp_path: pathlib.Path
 ) -> None:
     wrong = dataclasses.replace(config, passages=[str(tmp_path / "nothing.jsonl")])
-    job = submit(address, environment, "wrong", job_command(wrong, tmp_path))
+    job = head.submit("wrong", job_command(wrong, tmp_path))
     told, _ = job.communicate(timeout=180)
     assert job.returncode != 0
     assert "nothing.jsonl" in told
     assert "Traceback" not in told
-    assert status(address, "wrong") == "FAILED"
+    assert head.client.get_job_status("wrong") == "FAILED"
     assert not pathlib.Path(config.out, "report.md").exists()
