@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
@@ -11,13 +10,12 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 from quiet_ray import ENVIRONMENT
-from tiny import Tiny, compare
+from tiny import Tiny
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import SearchConfig
@@ -25,9 +23,9 @@ from erag_ray.inference import pool as inference
 from erag_ray.inference.actor import GARBAGE_THRESHOLDS
 from erag_ray.inference.cluster import gpus, tasks
 from erag_ray.inference.cluster.gpus import gpu_names, process_environment
+from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
-from erag_ray.models import Model
-from erag_ray.prompts.request import Request, Response
+from erag_ray.inputs.stage import prepare
 from erag_ray.support.errors import JobError
 
 HELPERS = pathlib.Path(__file__).parent / "helpers"
@@ -88,23 +86,13 @@ def test_a_users_settings_of_the_allocator_stay(monkeypatch: pytest.MonkeyPatch)
     assert process_environment(1) == {}
 
 
-class Environment(Model):
-    """Answers with what its process was started with."""
-
-    def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
-        names = ("CUDA_VISIBLE_DEVICES", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
-        found = [*map(os.environ.get, names), gc.get_threshold()]
-        yield from ((place, Response(text=json.dumps(found))) for place in range(len(requests)))
-
-
 @pytest.mark.cluster
 def test_readers_start_without_gpus_and_with_threads_for_their_tokenizers(
     local_ray: None, tiny: Tiny
 ) -> None:
-    reader = ReaderConfig(kind=f"{__name__}:Environment")
-    environment = tiny.with_config(reader=reader, cpus_per_reader=2)
-    done = run_stage(environment.config, compare(environment))
-    (output,) = done.responses["output"].unique().to_list()
+    config = tiny.with_config(reader=ReaderConfig(kind="echoing:Environment"), cpus_per_reader=2).config
+    plan = plan_stage(config, prepare(config), "compare", single_document=True, end_to_end=True)
+    (output,) = run_stage(config, plan).responses["output"].unique().to_list()
     assert json.loads(output) == ["", "2", "true", list(GARBAGE_THRESHOLDS)]
 
 

@@ -29,8 +29,8 @@ def test_readers_that_get_no_cpus_are_named_and_end_the_job_with_what_to_change(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name, value in {"LOOK_SECONDS": 0.5, "LINE_SECONDS": 1.0}.items():
-        monkeypatch.setattr(nodes, name, value)
+    for name in ("LOOK_SECONDS", "LINE_SECONDS"):
+        monkeypatch.setattr(nodes, name, 0.5)
     work, config = work_of(tmp_path, pending(*map(str, range(60))), ReaderConfig(kind="echo"))
     config = dataclasses.replace(config, num_readers=2, cpus_per_reader=1)
     needs = (
@@ -40,7 +40,7 @@ def test_readers_that_get_no_cpus_are_named_and_end_the_job_with_what_to_change(
     with ray_session():
         match = rf"placement_timeout: no reader has had its resources for \d+ s: {needs}.*kept"
         with pytest.raises(JobError, match=match):
-            run(work, dataclasses.replace(config, placement_timeout=3.0), "job")
+            run(work, dataclasses.replace(config, placement_timeout=1.5), "job")
         assert re.search(rf"2 of 2 readers wait for resources: {needs}", capsys.readouterr().err)
         # the next pool of this process has a check of its own
         assert not ray.data.DataContext.get_current().custom_execution_callback_classes
@@ -60,7 +60,7 @@ def test_search_actors_that_get_no_cpus_are_named_too(
     for module, name in ((nodes, "LOOK_SECONDS"), (tasks, "LOOK_SECONDS"), (nodes, "LINE_SECONDS")):
         monkeypatch.setattr(module, name, 0.5)
     work = Tasks(worker=Nothing, settings={}, numbers=range(3), noun="parts")
-    config = SearchConfig(num_actors=2, placement_timeout=3.0)
+    config = SearchConfig(num_actors=2, placement_timeout=1.5)
     match = (
         r"placement_timeout: no search actor has had its resources .*: CPU 0, GPU 0.*lower search\.num_actors"
     )
