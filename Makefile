@@ -58,8 +58,9 @@ test-avx2: .venv/installed  ## the tests of models as on a CPU without AVX-512, 
 	tests/test_attention.py tests/test_int8.py tests/test_models*.py tests/test_pretended_gpu.py tests/test_t5_*.py \
 	tests/test_vllm.py tests/test_whole_walk.py tests/test_word_cache.py
 
-test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes, links, disks and files that fail: minutes
-	$(BIN)/python -m pytest -q -m cluster
+test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes, links, disks and files that fail, in two processes: minutes
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m cluster
 
 test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra gpu for Faiss: minutes
 	$(BIN)/python -m pytest -q -m gpu -s
