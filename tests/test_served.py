@@ -10,6 +10,7 @@ import gc
 import json
 import math
 import pathlib
+import queue
 import re
 import subprocess
 import time
@@ -85,6 +86,25 @@ def test_every_request_gets_its_own_answer_though_they_come_out_of_order(server:
     assert response.num_prompt_tokens > 20
     sent = {"model": MODEL, "temperature": 0.0, "seed": 0, "max_tokens": 8}
     assert sent.items() <= server.asked[0].body.items()
+
+
+def test_answers_that_have_come_are_yielded_before_an_interrupt(
+    server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(queue.SimpleQueue):  # type: ignore[type-arg]
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            # the main thread gets no turn until all 20 answers, and the end of the run, are there
+            while timeout and self.qsize() < 21:
+                time.sleep(0.01)
+            if timeout:
+                raise KeyboardInterrupt
+            return super().get(block, timeout)
+
+    monkeypatch.setattr(model_module.queue, "SimpleQueue", Interrupted)
+    responses = model_of(server).run(requests_of(20))
+    assert sorted(next(responses)[0] for _ in range(20)) == list(range(20))
+    with pytest.raises(KeyboardInterrupt):
+        next(responses)
 
 
 FAULTS = {

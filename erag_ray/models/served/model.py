@@ -189,6 +189,12 @@ class ServedModel(Model):
                     result = results.get(timeout=WAKE_SECONDS)
                 except queue.Empty:
                     continue
+                except KeyboardInterrupt:
+                    # answers that have come are paid
+                    while not results.empty():
+                        if not isinstance(result := results.get(), Future):
+                            yield result
+                    raise
                 if isinstance(result, Future):
                     result.result()
                     return
