@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from erag_ray.analyses.cells import (
+    CELL_NAMES,
     CELL_WORDS,
     CELLS,
     CELLS_MEANING,
-    RATES,
     columns_of_cells,
-    events_of,
     of_measure,
 )
 from erag_ray.analyses.columns import DatasetColumns, table_of
@@ -37,6 +36,14 @@ CELL_SHARES = table_schema(
     value=STRING,
 )
 """Shares among all questions (slice ""), or among those of a slice; two rows are `RATES`."""
+RATES: Mapping[str, tuple[Collection[str], Collection[str]]] = {
+    "combined_given_list": (("combined",), ("found", "kept", "combined", "list_only")),
+    "distracted_given_alone": (
+        ("distracted", "distracted_known"),
+        ("found", "kept", "distracted", "distracted_known"),
+    ),
+}
+"""Rate -> its event, and the questions that it is taken over, both as cells."""
 RATE_HEADS = {
     "combined_given_list": Column(
         "only together / list suffices",
@@ -74,7 +81,12 @@ def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
 
 def _shares(column: Floats, confidence: float, clusters: Clusters | None) -> Iterator[Mapping[str, object]]:
     """Yield each cell or rate, its share with the interval, and the counts behind it."""
-    for name, events in events_of(column):
+    cells = {name: ((name,), CELL_NAMES) for name in CELL_NAMES}
+    for name, (event, among) in {**cells, **RATES}.items():
+        is_event, is_counted = (
+            np.isin(column, [CELL_NAMES.index(cell) for cell in of]) for of in (event, among)
+        )
+        events = np.where(is_counted, is_event, np.nan)
         share, low, high = share_of(events, confidence, clusters)
         yield {
             "cell": name,

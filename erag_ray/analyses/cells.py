@@ -8,14 +8,13 @@ lost among others (distracted): the shares of these two bound how far it can be 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 
-import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_dataset
 from erag_ray.analyses.contract import Analysis, Evaluation
-from erag_ray.analyses.settings import ANY, Floats, Settings
+from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.annotators import SUFFICES
 from erag_ray.data.runs.references import NO_PASSAGES, REFERENCES
 from erag_ray.store.schemas import LABELS, RUNS, UTILITY, conform, table_schema
@@ -60,14 +59,6 @@ CELL_WORDS: dict[str, str] = {
 }
 """Cell -> its name where a person reads."""
 CELL_NAMES = list(CELLS_MEANING)
-RATES: Mapping[str, tuple[Collection[str], Collection[str]]] = {
-    "combined_given_list": (("combined",), ("found", "kept", "combined", "list_only")),
-    "distracted_given_alone": (
-        ("distracted", "distracted_known"),
-        ("found", "kept", "distracted", "distracted_known"),
-    ),
-}
-"""Rate -> its event, and the questions that it is taken over, both as cells."""
 _NONE_ELIGIBLE = pl.DataFrame(schema={"query_id": pl.String, "reader": pl.String, "score": pl.String})
 
 
@@ -153,16 +144,6 @@ def cell_columns(cells: pl.DataFrame, queries: pl.DataFrame, settings: Settings)
 
 def of_measure(dataset: DatasetColumns, measure: str) -> list[NamedColumn]:
     return [item for item in dataset.columns if item[0]["measure"] == measure]
-
-
-def events_of(column: Floats) -> Iterator[tuple[str, Floats]]:
-    """Yield each cell and each of `RATES`, and a column: 1 where the question has its event, NaN where not counted."""
-    cells = {name: ((name,), CELL_NAMES) for name in CELL_NAMES}
-    for name, (event, among) in {**cells, **RATES}.items():
-        is_event, is_counted = (
-            np.isin(column, [CELL_NAMES.index(cell) for cell in of]) for of in (event, among)
-        )
-        yield name, np.where(is_counted, is_event, np.nan)
 
 
 def _make(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:

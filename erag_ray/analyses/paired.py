@@ -37,7 +37,6 @@ FIGURE_COLUMNS = f"{' '.join(f'{name}?' for name in FIGURES)} num_queries num_dr
 """Columns of the schema of a table of compared runs, but for those that name a row."""
 NO_VARIATION = "no variation: the difference is the same for every query"
 """Why a pair that is compared has no effect size and no detectable difference."""
-NOT_JUDGED = "no query is judged in both runs"
 OF_ANY_DEPTH = ("reader", "score", "annotator", "measure", "ideal")
 QUANTITY = (*OF_ANY_DEPTH, "depth", "cutoff")
 Row = tuple[object, ...]
@@ -120,7 +119,7 @@ def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[s
 
 def _why_not(a: Floats, b: Floats, least: int) -> str | None:
     if not len(a):
-        return NOT_JUDGED
+        return "no query is judged in both runs"
     if len(a) < least:
         return f"{len(a)} questions, fewer than {least}: no test"
     if (a == a[0]).all() and (b == a[0]).all():

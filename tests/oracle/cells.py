@@ -1,4 +1,4 @@
-"""CELLS and what follows from them: shares, comparisons, complements; slices by closed-book answers."""
+"""CELLS and what follows from them: shares, complements; slices by closed-book answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from oracle.chance import known
 from oracle.lists import ANY, Columns, Name
 from oracle.readings import REFERENCES, Readings, Row
-from oracle.results import Part, comparisons, parts_of
+from oracle.results import Part, parts_of
 
 NAMES = {
     # a document alone, the list, the reader by itself
@@ -76,9 +76,7 @@ def cell_tables(readings: Readings) -> dict[str, list[Row]]:
         if cell:
             has_cell.setdefault(key, set()).add(name)
     shares: list[Row] = []
-    compared: list[Row] = []
     for part in parts_of(world, indicators):
-        compared += [(*row[2:5], row[9], *row[6:9], *row[12:]) for row in comparisons([part])]
         for piece in (part, *slices_of(readings, part)):
             for name, row in piece.columns.items():
                 places, judged = known(row), has_cell.get(name[:6], set())
@@ -87,7 +85,7 @@ def cell_tables(readings: Readings) -> dict[str, list[Row]]:
                 names = part.dataset, name.reader, name.score, name.run_id, name.depth
                 shares.append((*names, *piece.slice, name.measure, *share, *counts))
     complements = [row for part in parts_of(world, alone) for row in _complements(part)]
-    return {"cells": cells, "cell_shares": shares, "cell_comparisons": compared, "complements": complements}
+    return {"cells": cells, "cell_shares": shares, "complements": complements}
 
 
 def _complements(part: Part) -> Iterator[Row]:

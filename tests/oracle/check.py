@@ -70,7 +70,6 @@ TABLES = {
         "dataset reader score run_id depth slice value cell",
         "share low high num_positive num_queries num_dropped",
     ),
-    "cell_comparisons": ("dataset reader score cell run_a run_b depth", _TEST),
     "complements": (
         "dataset reader score run_a run_b depth quantity",
         "share low high num_queries num_dropped",

@@ -1,4 +1,4 @@
-"""The eight cells, their shares and tests, and complements of runs, against plain Python over dictionaries."""
+"""The eight cells, their shares, and complements of runs, against plain Python over dictionaries."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from erag_ray.analyses.cell_comparisons import COMPLEMENT_QUANTITIES, cell_comparisons, complements
 from erag_ray.analyses.cell_shares import cell_shares
 from erag_ray.analyses.cells import cell_columns, cells
+from erag_ray.analyses.complements import COMPLEMENT_QUANTITIES, complements
 from erag_ray.measures.agreement import wilson_interval
 from erag_ray.store.schemas import LABELS, RUNS, SLICES, UTILITY
 
@@ -72,11 +72,10 @@ def test_without_erags_labels_there_are_lists_and_no_cells() -> None:
     assert table["alone"].null_count() == table["cell"].null_count() == table.height > 0
 
 
-def test_one_question_has_shares_and_settles_nothing() -> None:
+def test_one_question_has_shares() -> None:
     labels, used, runs = tables_of("q2")
     table = cells(labels, used, runs, used.unique(["query_id", "reader", "score"]), None)
     columns = cell_columns(table, queries(("q2", "d", "s")), settings_of())
     shares = cell_shares(columns, NONE, settings_of())
     assert shares.filter(run_id="A", cell="list_only").select("share", "num_queries").rows() == [(1.0, 1)]
-    assert set(cell_comparisons(columns, settings_of())["p_value"]) == {1.0, None}
     assert complements(columns, settings_of())["share"].to_list() == [0.0] * len(COMPLEMENT_QUANTITIES)

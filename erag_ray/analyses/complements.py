@@ -1,86 +1,22 @@
-"""Pairs of runs by cell: CELL_COMPARISONS, which differ; COMPLEMENTS, how much fusing two can gain."""
+"""COMPLEMENTS: how often one run has a useful document where another has none, and what fusing two can gain."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.cell_shares import RATE_HEADS
-from erag_ray.analyses.cells import CELL_WORDS, CELLS, RATES, columns_of_cells, events_of, of_measure
+from erag_ray.analyses.cells import CELLS, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, by_run, table_of
-from erag_ray.analyses.comparisons import comparisons
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
-from erag_ray.analyses.paired import FIGURE_COLUMNS, NOT_JUDGED, TEST_FIELDS, pair_name
 from erag_ray.analyses.parts.model import Column, Format, Table
-from erag_ray.analyses.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
+from erag_ray.analyses.parts.shapes import crosstab, estimate, names
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.measures.agreement import Clusters, share_of
-from erag_ray.store.schemas import QUERIES, conform, table_schema
-
-CELL_COMPARISONS = table_schema(
-    "cell_comparisons", f"dataset* reader* score* cell* run_a* run_b* depth* {FIGURE_COLUMNS}"
-)
-
-
-def cell_comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
-    """CELL_COMPARISONS: every two runs by each cell and by each rate's event, tested as in `comparisons`.
-
-    The events of a rate are compared over the questions that count for it in both runs.
-    """
-    of_events = [
-        replace(
-            dataset,
-            columns=[
-                ({**name, "measure": event}, has_event)
-                for name, column in of_measure(dataset, "cell")
-                for event, has_event in events_of(column)
-            ],
-        )
-        for dataset in datasets
-    ]
-    rows = comparisons(of_events, settings)
-    is_rate = pl.col("measure").is_in(list(RATES)) & (pl.col("reason") == NOT_JUDGED)
-    reason = pl.when(is_rate).then(pl.lit("no question counts for the rate in both runs"))
-    named = rows.with_columns(cell="measure", reason=reason.otherwise("reason"))
-    return pl.DataFrame(conform(named.select(CELL_COMPARISONS.columns.names), CELL_COMPARISONS))
-
-
-def show(view: View) -> Iterator[Table]:
-    """Compare all pairs of runs by every cell and rate, at every depth; pairs without a difference are left out."""
-    heads = CELL_WORDS | {name: column.name for name, column in RATE_HEADS.items()}
-    differing = view.rows(CELL_COMPARISONS).filter(pl.col("effect_size").is_not_null())
-    position = pl.col("cell").replace_strict(list(heads), range(len(heads)), return_dtype=pl.Int64)
-    if differing.height:
-        yield listing(
-            rows_of(differing.sort(position, "depth", "run_a", "run_b")),
-            (
-                name_field("runs", pair_name),
-                name_field("cell", lambda row: heads[row["cell"]]),
-                name_field("documents", lambda row: str(row["depth"])),
-                *TEST_FIELDS,
-                field("questions", "num_queries", Format.COUNT),
-            ),
-            caption="Difference of the shares, paired over questions, with its interval; p by the exact sign test. "
-            "Holm: both corrected over all pairs of runs by this cell at this depth. A rate is compared over the "
-            "questions that count for it in both runs. Pairs that do not differ in any question are left out.",
-            **view.about("cell-comparisons", "which runs differ by cell"),
-        )
-
-
-ANALYSIS = Analysis(
-    schema=CELL_COMPARISONS,
-    sources=(CELLS, QUERIES),
-    settings=TESTED,
-    make=per_dataset(cell_comparisons, columns_of_cells),
-    show=show,
-    group=LISTS,
-)
-
+from erag_ray.store.schemas import QUERIES, table_schema
 
 COMPLEMENTS = table_schema(
     "complements",
@@ -136,7 +72,7 @@ def _complement(
         yield {**figures, "num_queries": count, "num_dropped": len(a) - count}
 
 
-def show_complements(view: View) -> Iterator[Table]:
+def show(view: View) -> Iterator[Table]:
     """Yield what each run of a pair retrieves that the other does not, per depth, largest possible gain first."""
     keys = ["depth", "run_a", "run_b"]
     gain = pl.col("share").filter(pl.col("quantity") == "gain").first().over(*keys)
@@ -162,11 +98,11 @@ def show_complements(view: View) -> Iterator[Table]:
         )
 
 
-OF_COMPLEMENTS = Analysis(
+ANALYSIS = Analysis(
     schema=COMPLEMENTS,
     sources=(CELLS, QUERIES),
     settings=TESTED,
     make=per_dataset(complements, columns_of_cells),
-    show=show_complements,
+    show=show,
     group=LISTS,
 )
