@@ -203,7 +203,7 @@ def test_abstention_in_a_comparison(
     measures = {name: set(table(tiny, MEANS, annotator=name)["measure"]) for name in annotators}
     assert measures["udcg"] == measures["udcg_provenance"] == {"UDCG"}
     assert measures["distracting"] == {"P"}
-    assert not {"UDCG", "NoisyOr"} & measures["erag"]
+    assert "UDCG" not in measures["erag"]
     assert table(tiny, CORRELATIONS, annotator="udcg").height
     contrasts = table(tiny, CONTRASTS, annotator_a="erag", annotator_b="udcg", statistic="kendall_tau_b")
     assert {"P / UDCG", "nDCG / UDCG"} <= set(contrasts["measure"])

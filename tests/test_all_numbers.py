@@ -56,7 +56,7 @@ def options(folder: pathlib.Path) -> Tiny:
     return tiny.with_config(
         runs={name: str(tiny.run(name)) for name in ("good", "bad", "third")},
         annotators=["erag", "erag_facts", "contains_answer_dpr", "contains_answer_kilt", "provenance"],
-        measures=["P", "R", "AP", "RR", "nDCG", "Success", "NoisyOr"],
+        measures=["P", "R", "AP", "RR", "nDCG", "Success"],
         slices=["known", "meta.hops"],
         credits=["leave_one_out", "marginal", "shapley"],
     )

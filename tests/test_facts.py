@@ -126,7 +126,7 @@ def test_facts_of_another_field_are_read_from_it(tiny: Tiny) -> None:
 def test_notes_say_how_many_questions_have_no_facts_or_one(tiny: Tiny) -> None:
     notes = prepare(with_facts(tiny, {**FACTS, "q3": ["1874"]}).config).notes
     assert any("no Coverage and alpha-nDCG: 3 of 6" in note for note in notes)
-    assert any("a single fact, whose Coverage is NoisyOr: 1 of 3" in note for note in notes)
+    assert any("Coverage says whether a document gives it: 1 of 3" in note for note in notes)
 
 
 def test_without_answers_all_forms_of_all_facts_are_accepted(tiny: Tiny) -> None:

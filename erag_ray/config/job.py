@@ -147,7 +147,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     measures: list[Text] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
     (null: all of these that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P,
-    Success and Harmful; erag_facts, udcg and distracting have others). Only if named: NoisyOr (1 - prod(1 - label))."""
+    Success and Harmful; erag_facts, udcg and distracting have others)."""
 
     cutoffs: list[AtLeast1] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""

@@ -151,7 +151,8 @@ def fact_notes(queries: pl.DataFrame, facts: pl.DataFrame) -> Iterator[str]:
         counts = f"{without:,} of {queries.height:,}"
         yield f"questions without facts (answers_all), which have no Coverage and alpha-nDCG: {counts}"
     if single:
-        yield f"questions with a single fact, whose Coverage is NoisyOr: {single:,} of {sizes.height:,} with facts"
+        counts = f"{single:,} of {sizes.height:,} with facts"
+        yield f"questions with a single fact, whose Coverage says whether a document gives it: {counts}"
 
 
 def cluster_notes(

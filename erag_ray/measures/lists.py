@@ -145,11 +145,6 @@ def harmful(lists: Lists) -> Floats:
     return np.cumsum(lists.labels < 0, axis=1) / _ranks(lists)
 
 
-def noisy_or(lists: Lists) -> Floats:
-    """Return 1 - prod(1 - label) over the first k ranks: one document suffices; labels above 1 count 1."""
-    return 1 - np.cumprod(1 - np.minimum(lists.labels, 1.0), axis=1)
-
-
 def udcg(lists: Lists) -> Floats:
     """Return the logistic function of the mean label of the first k documents; without documents 1/2.
 
@@ -298,7 +293,6 @@ def _kind(lists: Lists, threshold: float | None) -> Kind:
 
 
 BINARY: frozenset[Kind] = frozenset({"binary"})
-GAINS: frozenset[Kind] = frozenset({"binary", "graded"})
 ALL: frozenset[Kind] = frozenset({"binary", "graded", "signed"})
 
 MEASURES = {
@@ -308,10 +302,9 @@ MEASURES = {
         Measure(name="R", function=recall, uses_ideal=True, takes=BINARY),
         Measure(name="AP", function=average_precision, uses_ideal=True, takes=BINARY),
         Measure(name="RR", function=reciprocal_rank, uses_ideal=False, takes=BINARY),
-        Measure(name="nDCG", function=ndcg, uses_ideal=True, takes=GAINS),
+        Measure(name="nDCG", function=ndcg, uses_ideal=True, takes=frozenset({"binary", "graded"})),
         Measure(name="Success", function=success, uses_ideal=False, takes=ALL),
         Measure(name="Harmful", function=harmful, uses_ideal=False, takes=frozenset({"signed"}), sign=-1),
-        Measure(name="NoisyOr", function=noisy_or, uses_ideal=False, takes=GAINS, by_default=False),
         Measure(name="UDCG", function=udcg, uses_ideal=False, takes=frozenset({"signed"}), by_default=False),
     )
 }

@@ -100,8 +100,6 @@ def _measure(measure: str, gains: list[float], ideal: list[float], cutoff: int) 
             return max(gains, default=0.0)
         case "RR":
             return max((gain / rank for rank, gain in enumerate(gains, 1)), default=0.0)
-        case "NoisyOr":
-            return 1 - math.prod(1 - min(gain, 1.0) for gain in gains)
         case "R":
             return _ratio(sum(gains), sum(ideal))
         case "AP":
