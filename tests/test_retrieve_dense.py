@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import types
 from typing import Any
 
 import faiss
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 import sentence_transformers
 from encoders import bert_folder, vector, xlm_roberta_folder
-from ranked_lists import corpus_of, questions
+from ranked_lists import corpus_of, questions, run_of, searched
 from sentence_transformers.sentence_transformer import modules
 
 from erag_ray.config.retrieval import RetrieverConfig
@@ -103,35 +104,12 @@ def test_the_preset_goes_by_the_models_name(model: str, preset: str) -> None:
 # --- runs ---
 
 
-class Dense:
-    """A dense retriever with its folders."""
-
-    def __init__(self, place: pathlib.Path, **settings: Any) -> None:
-        config = RetrieverConfig(**{"kind": "dense", "preset": "e5", **settings})
-        self.retriever = make_retriever("dense", config)
-        self.index, self.place = Folder(str(place / "index")), place
-
-    def build(self, corpus: pl.DataFrame) -> Dense:
-        self.retriever.build(corpus, self.index, do_here)
-        return self
-
-    def work(self, name: str = "work") -> Folder:
-        return Folder(str(self.place / name))
-
-    def search(self, *texts: str, depth: int = 10) -> pl.DataFrame:
-        found: pl.DataFrame = self.retriever.search(
-            self.index, questions(*texts), self.work(), depth, do_here
-        )
-        return found
-
-
-def test_lists_are_in_the_order_of_the_vectors_with_equal_texts_as_ties(
-    bert: str, tmp_path: pathlib.Path
-) -> None:
+def test_lists_are_in_the_order_of_the_vectors_with_equal_texts_as_ties(bert: str) -> None:
+    dense = {"kind": "dense", "preset": "e5", "model": bert}
     corpus = corpus_of(
         {"a": ("", TEXTS[1]), "b": ("", TEXTS[2]), "c": ("", TEXTS[1]), "d": ("", "  "), "e": ("The", "mill")}
     )
-    found = Dense(tmp_path, model=bert).build(corpus).search("who built the mill", "  ", "marn")
+    found = searched(corpus, "who built the mill", "  ", "marn", **dense)
     assert set(found["query_id"]) == {"q0", "q2"}
     texts = {"a": " the mill", "b": f" {TEXTS[2]}", "c": " the mill", "e": "The mill"}
     for query, text in (("q0", "who built the mill"), ("q2", "marn")):
@@ -146,7 +124,7 @@ def test_lists_are_in_the_order_of_the_vectors_with_equal_texts_as_ties(
         # the last id first; "e" differs in a letter's case alone, which this tokenizer does not see
         assert order.index("c") + 1 == order.index("a")
         assert rows["score"].is_sorted(descending=True)
-    cut = Dense(tmp_path, model=bert).search("who built the mill", depth=2)
+    cut = searched(corpus, "who built the mill", depth=2, **dense)
     assert cut["doc_id"].to_list() == found.filter(query_id="q0")["doc_id"].to_list()[:2]
 
 
@@ -242,18 +220,30 @@ def test_searches_too_wide_for_a_gpu_go_to_the_cpu_and_find_the_same(
 # --- of other runs ---
 
 
-def run_of(**lists: str) -> pl.DataFrame:
+def list_of(**lists: str) -> Any:
+    """A run of these lists."""
     rows = [
         (query, rank, doc, 1.0 / rank)
         for query, docs in lists.items()
         for rank, doc in enumerate(docs.split(), 1)
     ]
-    return pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
+    table = pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
+    return types.SimpleNamespace(read=lambda queries: table.with_columns(title=None, text=None))
 
 
-def test_reciprocal_ranks_by_hand() -> None:
-    fusing = make_retriever("fused", RetrieverConfig(kind="rrf", of=["a", "b"]))
-    found = fusing.fuse([run_of(q1="x y z", q2="x"), run_of(q1="y x w")], 3)
+def made_of(runs: dict[str, Any], sources: Sources, place: pathlib.Path, **settings: Any) -> pl.DataFrame:
+    """The lists, of three documents, of a retriever that uses other runs."""
+    retriever = make_retriever("r", RetrieverConfig(**settings))
+    found: pl.DataFrame = retriever.lists(run_of(place, retriever, depth=3, **runs), sources, do_here)
+    return found
+
+
+NOTHING = Sources(queries=questions(), corpus=corpus_of({}))
+
+
+def test_reciprocal_ranks_by_hand(tmp_path: pathlib.Path) -> None:
+    runs = {"a": list_of(q1="x y z", q2="x"), "b": list_of(q1="y x w")}
+    found = made_of(runs, NOTHING, tmp_path, kind="rrf", of=["a", "b"])
     expected = [
         # x and y change places: a tie, the last id first; z is third in one run, w in the other
         ("q1", 1, "y", 1 / 61 + 1 / 62),
@@ -265,24 +255,10 @@ def test_reciprocal_ranks_by_hand() -> None:
     assert found.filter(rank=1, query_id="q1")["score"].item() == found.filter(rank=2)["score"].item()
 
 
-def test_fusing_looks_as_far_down_as_it_is_told() -> None:
-    config = RetrieverConfig(kind="rrf", of=["a", "b"], candidates=1, rrf_k=1)
-    found = make_retriever("fused", config).fuse([run_of(q1="x y z"), run_of(q1="y x w")], 3)
+def test_fusing_looks_as_far_down_as_it_is_told(tmp_path: pathlib.Path) -> None:
+    runs = {"a": list_of(q1="x y z"), "b": list_of(q1="y x w")}
+    found = made_of(runs, NOTHING, tmp_path, kind="rrf", of=["a", "b"], candidates=1, rrf_k=1)
     assert found.select("doc_id", "score").rows() == [("y", 0.5), ("x", 0.5)]
-
-
-def test_reranking_by_vectors_gives_the_scores_of_the_dense_run(bert: str, tmp_path: pathlib.Path) -> None:
-    corpus = corpus_of({f"d{n}": ("", text) for n, text in enumerate([*TEXTS, "bridge", "sea ?", " "])})
-    dense = Dense(tmp_path, model=bert).build(corpus)
-    own = dense.search("the mill", "marn ?")
-    lists = run_of(q0="d3 d0 d1", q1="d5 d4")
-    by = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], by="dense"))
-    found = by.rerank(dense, lists, questions("the mill", "marn ?"), dense.work("r"), 2, do_here)
-    wanted = own.join(lists.select("query_id", "doc_id"), on=["query_id", "doc_id"]).sort("query_id", "rank")
-    assert found.select("query_id", "doc_id", "score").rows() == [
-        *wanted.filter(query_id="q0").head(2).select("query_id", "doc_id", "score").rows(),
-        *wanted.filter(query_id="q1").select("query_id", "doc_id", "score").rows(),
-    ]
 
 
 def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.Path) -> None:
@@ -291,10 +267,9 @@ def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.
 
     folder = bert_folder(tmp_path / "cross", num_labels=1)
     corpus = corpus_of({"a": ("", "the mill"), "b": ("", "marn river"), "c": ("", "the mill")})
-    again = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=folder))
-    lists = run_of(q0="a b c", q1="b")
     sources = Sources(queries=questions("who lit", "sea"), corpus=corpus)
-    found = again.rerank(lists, sources, Folder(str(tmp_path / "w")), 9, do_here)
+    runs = {"x": list_of(q0="a b c", q1="b")}
+    found = made_of(runs, sources, tmp_path, kind="rerank", of=["x"], model=folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
 
@@ -345,7 +320,6 @@ def test_a_weight_of_a_module_is_part_of_a_models_identity(bert: str, tmp_path: 
 
 def test_a_cross_encoder_of_several_numbers_is_refused(tmp_path: pathlib.Path) -> None:
     folder = bert_folder(tmp_path / "cross", num_labels=3)
-    again = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=folder))
     sources = Sources(queries=questions("who"), corpus=corpus_of({"a": ("", "the mill")}))
     with pytest.raises(InputError, match="returns 3 scores for each pair, not one"):
-        again.rerank(run_of(q0="a"), sources, Folder(str(tmp_path / "w")), 9, do_here)
+        made_of({"x": list_of(q0="a")}, sources, tmp_path, kind="rerank", of=["x"], model=folder)

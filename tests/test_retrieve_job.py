@@ -258,6 +258,22 @@ def test_another_shard_size_keeps_the_vectors(
     assert "questions/s" in str(made)
 
 
+def test_reranking_by_vectors_gives_the_scores_of_the_dense_run(tiny: Tiny, encoder: str) -> None:
+    with tiny.passages.open("a") as file:
+        file.write(passage_line("blank", "p1", "", " "))
+    kinds = {name: one for name, one in every_kind(encoder).items() if name in ("random", "dense")}
+    kinds["again"] = RetrieverConfig(kind="rerank", of=["random"], by="dense")
+    for depth in (13, 3):
+        runs = retrieve(config_of(tiny, retrievers=kinds, depth=depth))
+        drawn, dense, again = (pl.read_parquet(run.path).drop("run_id") for run in runs)
+        # all passages, of which the blank one has no vector, or three of them
+        if depth == 13:
+            assert again.equals(dense)
+            every = dense.drop("rank")
+        expected = every.join(drawn, on=["query_id", "doc_id"], how="semi", maintain_order="left")
+        assert again.drop("rank").equals(expected)
+
+
 class Strange:
     """A retriever from outside that names a document that is not there."""
 

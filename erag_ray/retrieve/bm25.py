@@ -23,7 +23,7 @@ from erag_ray.retrieve.lists import (
     ranked,
     read_found,
 )
-from erag_ray.retrieve.run import Indexed
+from erag_ray.retrieve.run import Indexed, Run, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import (
     Do,
@@ -76,16 +76,17 @@ class Bm25(Indexed):
         write_frame(pl.DataFrame({"word": list(numbers)}, schema={"word": pl.String}), index, "words.parquet")
         write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
 
-    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        queries, work, depth = sources.queries, run.work, run.job.depth
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
         analysed = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
         slices = list(analysed.iter_slices(QUERIES_PER_TASK))
         for number, rows in enumerate(slices):
             write_frame(rows, work, "queries", f"{part(number)}.parquet")
-        doc_ids = read_frame(index, "documents.parquet")["doc_id"]
+        doc_ids = read_frame(run.index, "documents.parquet")["doc_id"]
         settings = {
-            "index": index.address,
+            "index": run.index.address,
             "work": work.address,
             "depth": depth,
             "num_docs": len(doc_ids),

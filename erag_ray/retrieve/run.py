@@ -203,10 +203,6 @@ class Indexed(Retriever):
     def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
         """Write the index of CORPUS."""
 
-    @abc.abstractmethod
-    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
-        """Return RUNS without run_id; a query without matches has no row. ``work`` is for intermediate files."""
-
     def needs_passages(self, run: Run) -> bool:
         """Return whether the index is missing."""
         return not (run.index.exists(SEAL) and is_made_from(run.index, _index_made_from(run)))
@@ -220,9 +216,6 @@ class Indexed(Retriever):
             self.build(sources.corpus, run.index, do)
         manifest = {**made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
         run.tables.write_manifest(manifest, "indexes", self.name)
-
-    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        return self.search(run.index, sources.queries, run.work, run.job.depth, do)
 
 
 def _index_made_from(run: Run) -> dict[str, Any]:

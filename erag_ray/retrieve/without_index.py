@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,23 +27,15 @@ class ReciprocalRank(Retriever):
         return self.chosen("rrf_k", "candidates")
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        """Fuse the runs; the result is sorted by query_id, and ties are ordered by descending doc_id."""
         runs = [run.others[name].read(sources.queries) for name in self.config.of]
-        return self.fuse([one.select(LIST_COLUMNS.names()) for one in runs], run.job.depth)
-
-    def fuse(self, lists: Sequence[pl.DataFrame], depth: int) -> pl.DataFrame:
-        """Fuse runs; the result is sorted by query_id.
-
-        Args:
-            lists: of each run, with the columns of `LIST_COLUMNS`.
-            depth: length of the new lists; ties are ordered by descending doc_id.
-        """
-        deepest = self.config.candidates or depth
-        entries = pl.concat(lists).filter(pl.col("rank") <= deepest)
+        entries = pl.concat(one.select(LIST_COLUMNS.names()) for one in runs)
+        entries = entries.filter(pl.col("rank") <= (self.config.candidates or run.job.depth))
         # fixed order of addition: sums of the same ranks are equal to the last bit
         term = 1 / (self.config.rrf_k + pl.col("rank"))
         terms = entries.sort("rank").select("query_id", "doc_id", term=term)
         fused = terms.group_by("query_id", "doc_id", maintain_order=True).agg(score=pl.col("term").sum())
-        return by_score(fused, depth)
+        return by_score(fused, run.job.depth)
 
 
 @dataclass(frozen=True, kw_only=True)

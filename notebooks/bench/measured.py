@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pathlib
 import time
+import types
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import bm25s
 import faiss
@@ -24,6 +26,7 @@ from erag_ray.retrieve.bm25 import open_index
 from erag_ray.retrieve.dense.encoders import Encoder, find_encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import TEXTS_PER_PART
+from erag_ray.retrieve.run import Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import do_tasks, part, write_array
 
@@ -82,10 +85,11 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     queries = questions(config.num_queries, config.seed)
     index, work = Folder(f"{config.out}/bm25-{size}"), Folder(f"{config.out}/work")
     retriever = make_retriever("bm25", RetrieverConfig(kind="bm25"))
+    run: Any = types.SimpleNamespace(index=index, work=work, job=config)
 
     def ours() -> None:
         work.delete_folder()
-        retriever.search(index, queries, work, config.depth, do_tasks)
+        retriever.lists(run, Sources(queries=queries, corpus=pl.DataFrame()), do_tasks)
 
     engine, numbers = open_index(index, num_docs=size, method="lucene", is_compiled=True)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+import types
+from typing import Any
 
 import polars as pl
 
-from erag_ray.config.retrieval import RetrieverConfig
+from erag_ray.config.retrieval import RetrieverConfig, SearchConfig
 from erag_ray.retrieve import make_retriever
+from erag_ray.retrieve.run import Sources
 from erag_ray.retrieve.stage import do_here
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CORPUS
@@ -22,14 +25,21 @@ def questions(*texts: str) -> pl.DataFrame:
     return pl.DataFrame({"query_id": [f"q{number}" for number in range(len(texts))], "question": texts})
 
 
+def run_of(folder: object, retriever: Any, *, depth: int = 50, **others: Any) -> Any:
+    """What a retriever is told of its run, whose files are in a folder, and of the runs that it uses."""
+    job = types.SimpleNamespace(depth=depth, search=SearchConfig())
+    folders = {name: Folder(f"{folder}/{name}") for name in ("index", "work")}
+    return types.SimpleNamespace(retriever=retriever, job=job, others=others, **folders)
+
+
 def searched(corpus: pl.DataFrame, *texts: str, depth: int = 50, **settings: object) -> pl.DataFrame:
     """The lists of some questions by an index that is built for them alone, by bm25 unless the settings say else."""
     config = RetrieverConfig(**{"kind": "bm25", **settings})  # type: ignore[arg-type]
     retriever = make_retriever("indexed", config)
     with tempfile.TemporaryDirectory() as place:
-        index, work = Folder(f"{place}/index"), Folder(f"{place}/work")
-        retriever.build(corpus, index, do_here)
-        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, do_here)
+        run = run_of(place, retriever, depth=depth)
+        retriever.build(corpus, run.index, do_here)
+        found: pl.DataFrame = retriever.lists(run, Sources(queries=questions(*texts), corpus=corpus), do_here)
     return found
 
 

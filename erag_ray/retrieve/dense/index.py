@@ -93,17 +93,11 @@ class Dense(Indexed):
         return len(parts)
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        """Search the index, in shards of the size that the job has."""
-        per_shard = run.job.search.passages_per_shard
-        return self.search(run.index, sources.queries, run.work, run.job.depth, do, per_shard)
-
-    def search(
-        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do, per_shard: int = 10**6
-    ) -> pl.DataFrame:
-        """Return the lists of QUERIES; a blank query has no row. A task searches ``per_shard`` texts."""
+        """Search the index, in shards of the size that the job has; a blank query has no row."""
+        index, queries, work, depth = run.index, sources.queries, run.work, run.job.depth
         num_slices = self.encode(queries.select(text="question"), "query", work, do)
         num_parts, texts_per_part = parts_of(index)
-        parts_per_shard = max(1, per_shard // texts_per_part)
+        parts_per_shard = max(1, run.job.search.passages_per_shard // texts_per_part)
         num_shards = math.ceil(num_parts / parts_per_shard)
         settings = {
             "index": index.address,

@@ -43,22 +43,18 @@ class ByVectors(Retriever):
         return dense.retriever.needs_passages(dense)
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        """Rerank the candidates, after the dense index is built."""
-        by, lists = run.others[str(self.config.by)], _candidates(run, sources.queries)
-        by.retriever.prepare(by, sources, do)
-        return self.rerank(by, lists, sources.queries, run.work, run.job.depth, do)
-
-    def rerank(
-        self, by: Run, lists: pl.DataFrame, queries: pl.DataFrame, work: Folder, depth: int, do: Do
-    ) -> pl.DataFrame:
-        """Rerank the lists of a run; documents without a vector (blank ones) are left out."""
+        """Rerank the candidates, after the dense index is built; those without a vector (blank ones) are left out."""
+        by, queries = run.others[str(self.config.by)], sources.queries
         dense, index = by.retriever, by.index
         assert isinstance(dense, Dense)
-        num_parts = dense.encode(queries.select(text="question"), "query", work, do)
-        parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
+        dense.prepare(by, sources, do)
+        num_parts = dense.encode(queries.select(text="question"), "query", run.work, do)
+        parts = [open_array(run.work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
         documents = read_frame(index, "documents.parquet")
-        pairs = lists.join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
+        pairs = (
+            _candidates(run, queries).join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
+        )
         texts, rows = np.unique(pairs["number"].to_numpy(), return_inverse=True)
         passages, questions = _vectors(index, texts), np.concatenate(parts)
         scores = [np.empty(0, np.float32)]
@@ -68,7 +64,7 @@ class ByVectors(Retriever):
         scored = pairs.select(
             "query_id", "doc_id", score=pl.Series(np.concatenate(scores).astype(np.float64))
         )
-        return by_score(scored, depth)
+        return by_score(scored, run.job.depth)
 
 
 def _candidates(run: Run, queries: pl.DataFrame) -> pl.DataFrame:
@@ -116,16 +112,11 @@ class CrossEncoder(Retriever):
         return not run.others[self.config.of[0]].retriever.brings_texts
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        """Rerank the candidates, with the texts of the passages or of the lists."""
-        entries, diagnostics = _candidates(run, sources.queries), Diagnostics()
-        corpus = with_texts(sources.corpus, entries, diagnostics)
+        """Rerank the candidates, with the texts of the passages or of the lists; equal texts have equal scores."""
+        lists, diagnostics, work = _candidates(run, sources.queries), Diagnostics(), run.work
+        corpus = with_texts(sources.corpus, lists, diagnostics)
         diagnostics.raise_errors()
-        with_corpus = Sources(queries=sources.queries, corpus=corpus)
-        return self.rerank(entries, with_corpus, run.work, run.job.depth, do)
-
-    def rerank(self, lists: pl.DataFrame, sources: Sources, work: Folder, depth: int, do: Do) -> pl.DataFrame:
-        """Rerank the lists of a run; equal texts have equal scores."""
-        texts = sources.corpus.select("doc_id", text=SEARCHED[self.config.searches](sources.corpus))
+        texts = corpus.select("doc_id", text=SEARCHED[self.config.searches](corpus))
         questions = sources.queries.select("query_id", "question")
         pairs = lists.select("query_id", "doc_id").join(questions, on="query_id").join(texts, on="doc_id")
         distinct = pairs.select("question", "text").unique().sort("question", "text")
@@ -139,7 +130,7 @@ class CrossEncoder(Retriever):
         do(Tasks(worker=ScorePairs, settings=settings, numbers=todo, noun=noun))
         scored = read_found(work, len(parts), SCORED_COLUMNS)
         documents = pairs.join(scored, on=["question", "text"]).select("query_id", "doc_id", "score")
-        return by_score(documents, depth)
+        return by_score(documents, run.job.depth)
 
 
 class ScorePairs:
