@@ -7,7 +7,6 @@ import math
 import re
 import sys
 import types
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,35 +15,29 @@ from bm25s.stopwords import STOPWORDS_EN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from ranked_lists import corpus_of, lists_of, questions, searched
+from ranked_lists import corpus_of, lists_of, searched
 from tiny import PASSAGES, QUESTIONS
 
-from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English, analyser_settings
 from erag_ray.retrieve.lists import best, title_and_first_sentence
 
 # --- the floor ---
 
 
-def random_by(seed: int = 0) -> Any:
-    return make_retriever("random", RetrieverConfig(kind="random", seed=seed)).code
-
-
 def test_random_lists_depend_on_question_and_seed_alone_and_repeat_nothing() -> None:
     corpus = corpus_of({f"d{number}": ("", "text") for number in range(30)})
-    found = random_by().index(corpus).search(questions("a", "b"), 10)
-    again = random_by().index(corpus.reverse()).search(questions("a", "b"), 10)
+    found = searched(corpus, "a", "b", depth=10, kind="random")
+    again = searched(corpus.reverse(), "a", "b", depth=10, kind="random")
     assert found.equals(again)
     first, second = (found.filter(query_id=query)["doc_id"].to_list() for query in ("q0", "q1"))
     assert len(set(first)) == 10
     assert first != second
-    assert random_by(seed=1).index(corpus).search(questions("a"), 10)["doc_id"].to_list() != first
+    assert searched(corpus, "a", depth=10, kind="random", seed=1)["doc_id"].to_list() != first
 
 
 def test_random_lists_are_as_long_as_the_corpus_at_most_and_draw_evenly() -> None:
     corpus = corpus_of(dict.fromkeys("abcd", ("", "")))
-    found = random_by().index(corpus).search(questions(*["?"] * 400), 9)
+    found = searched(corpus, *["?"] * 400, depth=9, kind="random")
     assert found.height == 1600
     firsts = found.filter(rank=1)["doc_id"].value_counts()["count"]
     assert firsts.min() > 60

@@ -22,9 +22,8 @@ from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.run import Sources
-from erag_ray.retrieve.stage import do_here
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import part, write_array
+from erag_ray.store.sharded_tasks import do_tasks, part, write_array
 from erag_ray.support.errors import InputError
 
 TEXTS = ["who built the bridge ?", "the mill", "marn river flows in the sea . the mill lit in 1874"]
@@ -234,7 +233,7 @@ def list_of(**lists: str) -> Any:
 def made_of(runs: dict[str, Any], sources: Sources, place: pathlib.Path, **settings: Any) -> pl.DataFrame:
     """The lists, of three documents, of a retriever that uses other runs."""
     retriever = make_retriever("r", RetrieverConfig(**settings))
-    found: pl.DataFrame = retriever.lists(run_of(place, retriever, depth=3, **runs), sources, do_here)
+    found: pl.DataFrame = retriever.lists(run_of(place, retriever, depth=3, **runs), sources, do_tasks)
     return found
 
 

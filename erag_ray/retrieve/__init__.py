@@ -4,9 +4,9 @@ Kinds of retrievers (`run.Retriever`):
 
 - with an index on disk (`run.Indexed`: bm25, dense): ``build`` writes the index and ``search`` reads it, both
   as numbered tasks (`sharded_tasks`), which run in this process or on a cluster;
-- with an index in memory (`run.InMemory`: random, and code of the user's own): ``index(corpus)`` returns an object with
+- with an index in memory (`run.InMemory`, code of the user's own): ``index(corpus)`` returns an object with
   ``search(queries, depth)``;
-- of other runs (`without_index.ReciprocalRank`, `dense.reranking`);
+- random, and of other runs (`without_index`, `dense.reranking`);
 - `outside`: objects of other libraries, functions, HTTP services; they have their own index, and bring the texts of
   their documents.
 
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.config.retrieval import KEYS, OUTSIDE_KINDS, RetrieverConfig
-from erag_ray.retrieve.run import InMemory, Retriever
+from erag_ray.retrieve.run import InMemory
 from erag_ray.store.fingerprints import fingerprint
 from erag_ray.support.registry import find
 from erag_ray.support.user_code import checking
@@ -47,10 +47,8 @@ def make_retriever(name: str, config: RetrieverConfig) -> Any:
     if config.kind not in KEYS:
         return InMemory(name=name, config=config, code=_from_outside(name, config))
     key = "rerank by" if config.by else config.kind
-    retriever: Any = find("retriever", RETRIEVERS[key], {})(name=name, config=config)
-    return (
-        retriever if isinstance(retriever, Retriever) else InMemory(name=name, config=config, code=retriever)
-    )
+    kind: type[Any] = find("retriever", RETRIEVERS[key], {})
+    return kind(name=name, config=config)
 
 
 def _from_outside(name: str, config: RetrieverConfig) -> Any:

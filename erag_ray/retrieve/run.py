@@ -137,9 +137,8 @@ class Run:
 
     def read(self, queries: pl.DataFrame) -> pl.DataFrame:
         """Return the documents of the sealed run for these questions; the run may have others too."""
-        lists = as_frame(self.tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet"))
-        entries = as_entries(lists.filter(pl.col("rank") > 0), self.name)
-        return entries.join(queries, on="query_id", how="semi", maintain_order="left")
+        documents = read_run(self.job.run(self.name), self.name)
+        return documents.join(queries, on="query_id", how="semi", maintain_order="left")
 
     def sealed(self) -> MadeRun | None:
         """Return the sealed run if it has the same inputs and settings and covers the questions, else None."""
@@ -285,11 +284,11 @@ def _with_brought(lists: pl.DataFrame) -> pa.Table:
     return pl.concat([whole, found_nothing.select(whole.columns).cast(whole.schema)]).to_arrow()
 
 
-def read_run(run: MadeRun) -> pl.DataFrame:
+def read_run(path: str, run_id: str) -> pl.DataFrame:
     """Return the documents of a sealed run: RUNS, with texts and latencies if its retriever brings them."""
-    folder, _, name = run.path.rpartition("/")
+    folder, _, name = path.rpartition("/")
     lists = as_frame(Folder(folder).read_parquet(name)).filter(pl.col("rank") > 0)
-    return as_entries(lists, run.run_id)
+    return as_entries(lists, run_id)
 
 
 def claim_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:

@@ -22,10 +22,10 @@ from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.run import MadeRun, Run, Sources
 from erag_ray.store.fingerprints import file_stamp
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import Do, Tasks, do_tasks
+from erag_ray.store.sharded_tasks import Do, do_tasks
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say
-from erag_ray.support.progress import counted, stage_progress
+from erag_ray.support.progress import stage_progress
 
 
 def retrieve(config: RetrieveConfig) -> list[MadeRun]:
@@ -114,7 +114,7 @@ def passages_of(config: RetrieveConfig) -> list[str]:
 def _task_runner(config: RetrieveConfig) -> Iterator[Do]:
     """Yield a function that runs tasks: in this process, or on Ray actors, which start with the first tasks."""
     if not config.search.num_actors:
-        yield functools.partial(do_here, show=config.progress)
+        yield functools.partial(do_tasks, show=config.progress)
         return
     with contextlib.ExitStack() as stack:
 
@@ -126,9 +126,3 @@ def _task_runner(config: RetrieveConfig) -> Iterator[Do]:
             return stack.enter_context(task_pool(config.search, show=config.progress))
 
         yield lambda tasks: pool()(tasks) if tasks.numbers else None
-
-
-def do_here(tasks: Tasks, *, show: bool = False) -> None:
-    """Run tasks one after the other in this process."""
-    with counted(tasks.noun, len(tasks.numbers), show=show and bool(tasks.numbers)) as on_progress:
-        do_tasks(tasks, on_progress)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 import xxhash
 
-from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.lists import LIST_COLUMNS, by_score
 from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.sharded_tasks import Do
@@ -38,29 +37,23 @@ class ReciprocalRank(Retriever):
         return by_score(fused, run.job.depth)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Random:
-    """A random retriever, and its index: the lists depend on the question's id, the seed and the passages' ids."""
-
-    name: str
-    config: RetrieverConfig
-    doc_ids: pl.Series = field(default_factory=pl.Series)
+class Random(Retriever):
+    """Random lists, which depend on the question's id, the seed and the passages' ids; the score is 1 / rank."""
 
     @property
     def settings(self) -> Mapping[str, object]:
-        return {"seed": self.config.seed}
+        return self.chosen("seed")
 
-    def index(self, corpus: pl.DataFrame) -> Random:
-        return replace(self, doc_ids=corpus["doc_id"].sort())
+    def needs_passages(self, run: Run) -> bool:
+        return True
 
-    def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
-        """Return the lists of `run.InMemory`; the score is 1 / rank."""
-        lists = [self._list(query_id, min(depth, len(self.doc_ids))) for query_id in queries["query_id"]]
-        return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *lists])
-
-    def _list(self, query_id: str, depth: int) -> pl.DataFrame:
-        generator = np.random.default_rng(xxhash.xxh3_64_intdigest(f"{self.config.seed}:{query_id}".encode()))
-        drawn = generator.choice(len(self.doc_ids), size=depth, replace=False)
-        ranks = np.arange(1, depth + 1)
-        columns = {"rank": ranks, "doc_id": self.doc_ids.gather(drawn), "score": 1 / ranks}
-        return pl.DataFrame({"query_id": [query_id] * depth, **columns}).cast(LIST_COLUMNS)
+    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+        doc_ids = sources.corpus["doc_id"].sort()
+        ranks = np.arange(1, min(run.job.depth, len(doc_ids)) + 1)
+        parts = [pl.DataFrame(schema=LIST_COLUMNS)]
+        for query_id in sources.queries["query_id"]:
+            seed = xxhash.xxh3_64_intdigest(f"{self.config.seed}:{query_id}".encode())
+            drawn = np.random.default_rng(seed).choice(len(doc_ids), size=len(ranks), replace=False)
+            columns = {"rank": ranks, "doc_id": doc_ids.gather(drawn), "score": 1 / ranks}
+            parts.append(pl.DataFrame({"query_id": [query_id] * len(ranks), **columns}).cast(LIST_COLUMNS))
+        return pl.concat(parts)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from erag_ray.store.folder import TORN, Folder, as_frame
 from erag_ray.store.tables import read_back
 from erag_ray.support.errors import InputError
+from erag_ray.support.progress import counted
 
 logger = logging.getLogger(__name__)
 
@@ -47,14 +48,15 @@ Do = Callable[[Tasks], None]
 """Does tasks, here or on a cluster; returns when all of them are done."""
 
 
-def do_tasks(tasks: Tasks, on_progress: Callable[[int], None] = lambda done: None) -> None:
-    """Do tasks one after the other in this process; ``on_progress`` hears how many are done."""
+def do_tasks(tasks: Tasks, *, show: bool = False) -> None:
+    """Do tasks one after the other in this process, and show how many are done."""
     if not tasks.numbers:
         return
-    worker = tasks.worker(**tasks.settings)
-    for count, number in enumerate(tasks.numbers, 1):
-        worker(number)
-        on_progress(count)
+    with counted(tasks.noun, len(tasks.numbers), show=show) as on_progress:
+        worker = tasks.worker(**tasks.settings)
+        for count, number in enumerate(tasks.numbers, 1):
+            worker(number)
+            on_progress(count)
 
 
 def part(number: int) -> str:

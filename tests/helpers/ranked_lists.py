@@ -10,10 +10,10 @@ import polars as pl
 
 from erag_ray.config.retrieval import RetrieverConfig, SearchConfig
 from erag_ray.retrieve import make_retriever
-from erag_ray.retrieve.run import Sources
-from erag_ray.retrieve.stage import do_here
+from erag_ray.retrieve.run import Indexed, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CORPUS
+from erag_ray.store.sharded_tasks import do_tasks
 
 
 def corpus_of(texts: dict[str, tuple[str, str]]) -> pl.DataFrame:
@@ -33,13 +33,16 @@ def run_of(folder: object, retriever: Any, *, depth: int = 50, **others: Any) ->
 
 
 def searched(corpus: pl.DataFrame, *texts: str, depth: int = 50, **settings: object) -> pl.DataFrame:
-    """The lists of some questions by an index that is built for them alone, by bm25 unless the settings say else."""
+    """The lists of some questions by a retriever, with an index for them alone: bm25 unless the settings say else."""
     config = RetrieverConfig(**{"kind": "bm25", **settings})  # type: ignore[arg-type]
     retriever = make_retriever("indexed", config)
     with tempfile.TemporaryDirectory() as place:
         run = run_of(place, retriever, depth=depth)
-        retriever.build(corpus, run.index, do_here)
-        found: pl.DataFrame = retriever.lists(run, Sources(queries=questions(*texts), corpus=corpus), do_here)
+        if isinstance(retriever, Indexed):
+            retriever.build(corpus, run.index, do_tasks)
+        found: pl.DataFrame = retriever.lists(
+            run, Sources(queries=questions(*texts), corpus=corpus), do_tasks
+        )
     return found
 
 

@@ -133,7 +133,7 @@ def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[
     """
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
-    entries = pl.concat(read_run(run) for run in runs_made).filter(pl.col("rank") == 1)
+    entries = pl.concat(read_run(run.path, run.run_id) for run in runs_made).filter(pl.col("rank") == 1)
     corpus = load_corpus(passages_of(config), entries, diagnostics, gold=loaded.provenance)
     diagnostics.raise_errors()
     loaded, runs = resolve_gold(loaded, corpus, diagnostics), entries.select(RUNS.columns.names)
