@@ -42,7 +42,7 @@ class TableStore:
     def __init__(self, root: str) -> None:
         self.folder = Folder(root)
 
-    def write(self, table: pa.Table | pl.DataFrame, schema: TableSchema, **origin: Any) -> pa.Table:
+    def write(self, table: pa.Table | pl.DataFrame, schema: TableSchema, **origin: Any) -> None:
         """Write a whole table, its rows in the order in which they will be read, and `seal` it with its origin.
 
         Replaces an earlier one.
@@ -51,7 +51,6 @@ class TableStore:
         writer = self.writer(schema)
         writer.append(conformed)
         self.seal(schema, writer.parts, writer.num_rows, **origin)
-        return conformed
 
     def writer(self, schema: TableSchema) -> TableWriter:
         """Return a writer for a table larger than memory: append parts, then `seal`. Deletes an earlier table."""
