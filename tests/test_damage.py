@@ -313,8 +313,6 @@ FOREIGN = {
         .write_parquet(path)
     ),
     "a column less": lambda path: pl.read_parquet(path).drop("passages_key").write_parquet(path),
-    "no Parquet": lambda path: path.write_text("{}"),
-    "empty": lambda path: path.write_bytes(b""),
 }
 
 

@@ -28,9 +28,9 @@ from erag_ray.analyses import comparisons as of_runs
 from erag_ray.analyses.lists import matrices
 from erag_ray.analyses.lists.values import per_query
 from erag_ray.annotators import requested_measures
-from erag_ray.labels.end_to_end import list_responses, utility_of
+from erag_ray.labels.end_to_end import list_responses
 from erag_ray.measures.agreement import paired_test
-from erag_ray.store.schemas import LABELS, REQUESTS, RESPONSES, RUNS, conform
+from erag_ray.store.schemas import LABELS, RESPONSES, RUNS, conform
 
 
 def runs(lists: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
@@ -64,42 +64,16 @@ def value(rows: pl.DataFrame, **key: object) -> float | None:
 # --- utility ---
 
 
-def utility(
-    lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame
-) -> pl.DataFrame:
-    return utility_of(list_responses(lists, requests, responses), queries)
-
-
-def read_lists(
-    rows: Sequence[tuple[str, str, str, int, str, str | None]],
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Rows of reader, run, query, depth, documents, output -> lists, REQUESTS, RESPONSES."""
-    lists, requests, responses = [], {}, {}
-    for number, (reader, run, query, depth, docs, output) in enumerate(rows):
-        ids = docs.split()
-        lists.append((run, query, depth, ids))
-        asked = ("answer", query, ids, "m", reader, number, number)
-        key = requests.setdefault((query, tuple(ids)), asked)[-1]
-        responses[key] = ("m", key, key, output, [], [], None, None, 1, 1, 0, 0)
-    schema = {"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": pl.List(pl.String)}
-    asked, answered = (
-        pl.DataFrame(list(rows.values()), schema=pl.DataFrame(table.empty()).schema, orient="row")
-        for rows, table in ((requests, REQUESTS), (responses, RESPONSES))
-    )
-    return (
-        pl.DataFrame(lists, schema=schema, orient="row"),
-        pl.DataFrame(conform(asked, REQUESTS)),
-        pl.DataFrame(conform(answered, RESPONSES)),
-    )
-
-
 def test_a_list_without_a_response_is_a_fault_and_not_a_null() -> None:
-    asked = queries(("q1", "d", "exact_match"))
-    lists, requests, responses = read_lists([("r", "A", "q1", 2, "a", "x"), ("r", "B", "q1", 2, "b", "x")])
-    with pytest.raises(ValueError, match=r"1 lists lack a response.*'B'"):
-        utility(lists, requests, responses.head(1), asked)
-    with pytest.raises(ValueError, match=r"1 lists lack a response.*'B'"):
-        utility(lists, requests.head(1), responses, asked)
+    documents = {"query_id": ["q1", "q1"], "doc_ids": [["a"], ["b"]]}
+    lists = pl.DataFrame({"run_id": ["A", "B"], "depth": [2, 2], **documents})
+    keys = {name: ["m", "n"] if name == "model" else [1, 2] for name in RESPONSES.key}
+    requests = pl.DataFrame({**documents, **keys})
+    responses = pl.DataFrame({**keys, "output": ["x", "x"], "num_prompt_tokens": [1, 1]})
+    assert list_responses(lists, requests, responses)["output"].to_list() == ["x", "x"]
+    for some in ((requests, responses.head(1)), (requests.head(1), responses)):
+        with pytest.raises(ValueError, match=r"1 lists lack a response.*'B'"):
+            list_responses(lists, *some)
 
 
 # --- list values ---

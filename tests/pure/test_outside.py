@@ -110,7 +110,7 @@ def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None
 class Wrong(Model):
     """Gives what a test says, for the requests whose question says so."""
 
-    supports = frozenset({"generate", "loglikelihood"})
+    supports = frozenset({"loglikelihood"})
     answers: Sequence[object] = ()
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
@@ -118,36 +118,11 @@ class Wrong(Model):
             if request.question == "wrong":
                 yield from self.answers  # type: ignore[misc]
             else:
-                yield place, Response(text="fine", logprobs=(-1.0,) * len(request.answers))
+                yield place, Response(logprobs=(-1.0,) * len(request.answers))
 
 
 def requests_to(form: Form, *questions: str) -> list[Request]:
-    answers = ("yes", "no") if form.method == "loglikelihood" else ()
-    return [Request(form, question, (), answers) for question in questions]
-
-
-CASES = {
-    "fewer": ([], "no response to 1 of 1 requests"),
-    "twice": ([(0, Response(text="a")), (0, Response(text="b"))], "yielded index 0 twice"),
-    "others": ([(7, Response(text="a"))], "yielded index 7 twice, or it is outside"),
-    "no pair": (["text"], "run yielded 'text', not a request's index and an erag_ray.models.Response"),
-    "no text": ([(0, Response())], "run yielded the text None for a request to generate"),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_wrong_answer_is_the_error_of_its_request_alone(name: str) -> None:
-    wrong, message = CASES[name]
-    model = Wrong(ReaderConfig(kind="test_outside:Wrong"))
-    model.answers = wrong
-    form = models.form_for("echo")
-    asked = requests_to(form, "first", "wrong", "last")
-    found = dict(Isolation(model).run(asked))
-    assert [found[place].text for place in (0, 2)] == ["fine", "fine"]
-    failure = found[1].failure
-    assert failure is not None
-    assert failure.kind == "code"
-    assert message in failure.text
+    return [Request(form, question, (), ("yes", "no")) for question in questions]
 
 
 @pytest.mark.parametrize(
