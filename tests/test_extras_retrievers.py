@@ -19,7 +19,7 @@ from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.data.files.documents import Document, text_id
 from erag_ray.retrieve.outside.adapters import as_search
-from erag_ray.retrieve.outside.searching import search_all
+from erag_ray.retrieve.outside.searching import Searching
 from erag_ray.retrieve.stage import make_runs
 from erag_ray.store.schemas import RETRIEVAL_SECONDS, RUNS, UTILITY
 
@@ -51,8 +51,12 @@ def vector(text: str) -> list[float]:
     return [value / length for value in found]
 
 
+def searched(retriever: Any, depth: int = DEPTH) -> pl.DataFrame:
+    return Searching(name="mine", search=as_search(retriever), depth=depth).lists(QUERIES, show=False)
+
+
 def lists_of(retriever: Any, depth: int = DEPTH) -> dict[str, list[str]]:
-    found = search_all(as_search(retriever), QUERIES, depth, name="mine", show=False)
+    found = searched(retriever, depth)
     assert found["seconds"].min() > 0  # type: ignore[operator]
     for doc_id, title, text in found.select("doc_id", "title", "text").iter_rows():
         assert (title, text) == PASSAGES[doc_id][1:]
@@ -73,7 +77,7 @@ def assert_nearest(lists: dict[str, list[str]], depth: int = DEPTH) -> None:
 
 
 def assert_named_by_texts(retriever: Any) -> None:
-    found = search_all(as_search(retriever), QUERIES, DEPTH, name="mine", show=False)
+    found = searched(retriever)
     expected = [text_id(title, text) for title, text in found.select("title", "text").iter_rows()]
     assert found["doc_id"].to_list() == expected
 

@@ -23,7 +23,7 @@ from erag_ray.data.passages.load import load_passages
 from erag_ray.data.runs.load import load_run
 from erag_ray.inputs.tables import check_numbering
 from erag_ray.retrieve.outside.adapters import as_search
-from erag_ray.retrieve.outside.searching import search_all
+from erag_ray.retrieve.outside.searching import Searching
 from erag_ray.support.errors import InputError, JobError
 
 Document = dict[str, Any]
@@ -72,7 +72,7 @@ def by_retriever(folder: pathlib.Path, lists: Lists) -> Outcome:
     queries = pl.DataFrame({"query_id": [*lists], "question": [*lists]})
     search = as_search(lambda question, count: lists[question])
     try:
-        found = search_all(search, queries, 9, name="mine", show=False)
+        found = Searching(name="mine", search=search, depth=9).lists(queries, show=False)
     except JobError as error:
         return {}, str(error)
     return dict(found.group_by("query_id", maintain_order=True).agg("doc_id").iter_rows()), ""
@@ -359,7 +359,7 @@ def test_chunks_that_share_the_id_of_their_page_are_refused_with_the_way_out() -
         search = as_search(lambda question, count, found=documents: found)
         message = r"after one attempt.*metadata\.(doc_)?id is not its own id.* or leave it out"
         with pytest.raises(JobError, match=message):
-            search_all(search, queries, 2, name="m", show=False)
+            Searching(name="m", search=search, depth=2).lists(queries, show=False)
     message = r"\['q'\]\[1\]: document 'page7' .*metadata\.doc_id is not its own id"
     with pytest.raises(InputError, match=message):
         run_table({"q": [Chunk("Ann built it."), Chunk("Bob sold it.")]}, "mine")
@@ -369,5 +369,7 @@ def test_chunks_that_share_the_id_of_their_page_are_refused_with_the_way_out() -
     assert run_table({"q": [chunk]}, "mine")["doc_id"].to_list() == ["7"]
     texts = "Ann built it.", "Bob sold it."
     random = [Chunk(text, "6d0f3f0e-8f0b-4c58-9a55-0a1b2c3d4e5f") for text in texts]
-    found = search_all(as_search(lambda question, count: random), queries, 2, name="m", show=False)
+    found = Searching(name="m", search=as_search(lambda question, count: random), depth=2).lists(
+        queries, show=False
+    )
     assert found["doc_id"].to_list() == [text_id(None, text) for text in texts]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from erag_ray.data.files.documents import Document, document_of, text_id, with_text
 from erag_ray.retrieve.outside import searching
 from erag_ray.retrieve.outside.adapters import as_search
-from erag_ray.retrieve.outside.searching import LIST_TEXT_COLUMNS, search_all
+from erag_ray.retrieve.outside.searching import LIST_TEXT_COLUMNS, Searching
 from erag_ray.store.folder import Folder
 from erag_ray.support.errors import JobError
 
@@ -271,7 +271,8 @@ def test_a_wrong_call_or_answer_is_named_with_its_question_and_final(
 
 
 def search(retriever: Any, depth: int, queries: pl.DataFrame = QUERIES, **more: Any) -> pl.DataFrame:
-    return search_all(as_search(retriever), queries, depth, **{"name": "mine", "show": False, **more})
+    searching = Searching(name="mine", search=as_search(retriever), depth=depth, **more)
+    return searching.lists(queries, show=False)
 
 
 def lists_of(found: pl.DataFrame) -> dict[str, list[str | None]]:

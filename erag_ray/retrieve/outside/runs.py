@@ -13,7 +13,7 @@ import polars as pl
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve.outside.adapters import ADAPTERS, LibrarySearch, Search, as_search, fits
 from erag_ray.retrieve.outside.http import HttpSearch
-from erag_ray.retrieve.outside.searching import search_all
+from erag_ray.retrieve.outside.searching import Searching
 from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.sharded_tasks import Do
 from erag_ray.support.errors import InputError
@@ -70,15 +70,14 @@ class OutsideRetriever(Retriever):
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Ask the retriever all questions that an interrupted job has not asked."""
-        return search_all(
-            self.open(),
-            sources.queries,
-            run.job.depth,
+        searching = Searching(
             name=f"retrievers.{self.name}",
+            search=self.open(),
+            depth=run.job.depth,
             retries=self.config.retries,
-            show=run.job.progress,
             work=run.work,
         )
+        return searching.lists(sources.queries, show=run.job.progress)
 
     def open(self) -> Search:
         """Return the search; an object that a function makes is made now.

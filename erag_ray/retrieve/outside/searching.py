@@ -38,62 +38,24 @@ MAX_IN_A_ROW = 10
 NUM_SHOWN = 5
 
 
-def search_all(
-    search: Search,
-    queries: pl.DataFrame,
-    depth: int,
-    *,
-    name: str,
-    retries: int = 3,
-    show: bool = True,
-    work: Folder | None = None,
-) -> pl.DataFrame:
-    """Return the lists of all questions, in the order of ``queries``; columns as in `LIST_TEXT_COLUMNS`.
-
-    A list that found nothing is one row of rank 0 without a document, for its latency.
-
-    Longer lists are cut at ``depth``; shorter ones are counted in a note. ``seconds`` is the latency of the attempt
-    that succeeded, the same in all rows of a list. Documents without an id are called by their title and text.
-
-    Args:
-        search: from `as_search`, or an `HttpSearch`.
-        queries: ``query_id, question``; other columns are ignored.
-        depth: how many documents of a question are wanted.
-        name: of the retriever, for messages.
-        retries: how often a question that fails is tried again, with growing pauses.
-        show: show progress.
-        work: a folder that keeps what was retrieved: the next call with the same folder, questions and depth asks only
-            the others.
-
-    Raises:
-        JobError: questions failed; the first of them are named, and what was retrieved stays in ``work``. Or the scores
-            rise from the best document to the worst in nearly all lists.
-    """
-    searching = _Searching(name=name, search=search, depth=depth, retries=retries, work=work)
-    searching.ask(queries.select("query_id", "question"), show=show)
-    searching.raise_failures(queries.height)
-    searching.raise_rising()
-    order = queries.select("query_id").with_row_index("place")
-    lists = pl.concat(searching.parts).join(order, on="query_id").sort("place", "rank")
-    documents = lists.filter(pl.col("rank") > 0)
-    num_full = documents.group_by("query_id").len().filter(pl.col("len") == depth).height
-    if num_full < queries.height:
-        empty = queries.height - documents["query_id"].n_unique()
-        none = f", {empty:,} of them none" if empty else ""
-        short = f"{queries.height - num_full:,} of {queries.height:,}"
-        say(f"{name}: {short} questions have fewer than {depth} documents{none}")
-    return lists.select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
-
-
 @dataclass(kw_only=True)
-class _Searching:
-    """The state of one `search_all`."""
+class Searching:
+    """Asks a search all questions.
+
+    Attributes:
+        name: of the retriever, for messages.
+        search: from `as_search`, or an `HttpSearch`.
+        depth: how many documents of a question are wanted.
+        retries: how often a question that fails is tried again, with growing pauses.
+        work: a folder that keeps what was retrieved: the next one with the same folder, questions and depth asks only
+            the others.
+    """
 
     name: str
     search: Search
     depth: int
-    retries: int
-    work: Folder | None
+    retries: int = 3
+    work: Folder | None = None
     parts: list[pl.DataFrame] = field(default_factory=list)
     """Of `SEARCHED_COLUMNS`."""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -104,7 +66,37 @@ class _Searching:
     """Most attempts at a question that failed."""
     num_skipped: int = 0
 
-    def ask(self, queries: pl.DataFrame, *, show: bool) -> None:
+    def lists(self, queries: pl.DataFrame, *, show: bool) -> pl.DataFrame:
+        """Return the lists of all questions, in the order of ``queries``; columns as in `LIST_TEXT_COLUMNS`.
+
+        A list that found nothing is one row of rank 0 without a document, for its latency.
+
+        Longer lists are cut at ``depth``; shorter ones are counted in a note. ``seconds`` is the latency of the attempt
+        that succeeded, the same in all rows of a list. Documents without an id are called by their title and text.
+
+        Args:
+            queries: ``query_id, question``; other columns are ignored.
+            show: show progress.
+
+        Raises:
+            JobError: questions failed; the first of them are named, and what was retrieved stays in ``work``. Or the
+                scores rise from the best document to the worst in nearly all lists.
+        """
+        self._ask(queries.select("query_id", "question"), show=show)
+        self._raise_failures(queries.height)
+        self._raise_rising()
+        order = queries.select("query_id").with_row_index("place")
+        lists = pl.concat(self.parts).join(order, on="query_id").sort("place", "rank")
+        documents = lists.filter(pl.col("rank") > 0)
+        num_full = documents.group_by("query_id").len().filter(pl.col("len") == self.depth).height
+        if num_full < queries.height:
+            empty = queries.height - documents["query_id"].n_unique()
+            none = f", {empty:,} of them none" if empty else ""
+            short = f"{queries.height - num_full:,} of {queries.height:,}"
+            say(f"{self.name}: {short} questions have fewer than {self.depth} documents{none}")
+        return lists.select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
+
+    def _ask(self, queries: pl.DataFrame, *, show: bool) -> None:
         """Ask the questions that the work folder does not have; what was retrieved is written, also after a stop."""
         self.parts = [pl.DataFrame(schema=SEARCHED_COLUMNS)]
         for frame in read_whole_frames(self.work, SEARCHED, SEARCHED_COLUMNS) if self.work else ():
@@ -122,7 +114,7 @@ class _Searching:
                         self.num_skipped = pending.height - number
                         return
                     if number == NUM_EARLY:
-                        self.raise_rising()
+                        self._raise_rising()
                     if time.monotonic() >= written + WRITE_SECONDS:
                         self._write()
                         written = time.monotonic()
@@ -174,14 +166,14 @@ class _Searching:
         if self.work:
             write_frame(frame, self.work, SEARCHED, f"{new_job_id()}.parquet")
 
-    def raise_rising(self) -> None:
+    def _raise_rising(self) -> None:
         """Raise a `JobError` if the scores of nearly all lists rise from the first document to the last."""
         rows = pl.DataFrame(self.rows, schema=SEARCHED_COLUMNS, orient="row")
         if fault := rising_fault(pl.concat([*self.parts, rows])):
             text = f"{self.name}: {fault.text}. {BY_RANK}"
             raise JobError(f"{text} Then change revision, so that all questions are asked again")
 
-    def raise_failures(self, num_queries: int) -> None:
+    def _raise_failures(self, num_queries: int) -> None:
         """Raise a `JobError` that names the questions that failed, if there are any."""
         if not self.failures:
             return
