@@ -17,9 +17,8 @@ from erag_ray.inputs.evidence import Inputs
 from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import scores_of
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
-from erag_ray.measures.scores import Scoring
 from erag_ray.store.fingerprints import frame_digests
-from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, REPEATS, RESPONSES, UTILITY, conform
+from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, REPEATS, RESPONSES, UTILITY
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure
 from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
@@ -105,10 +104,3 @@ def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Da
         )
         raise ValueError(f"{num_missing} lists lack a response, such as {example}")
     return outputs
-
-
-def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
-    """Return UTILITY: the score, in 0..1, of each of the LIST_OUTPUTS; null for one without output (`score_rows`)."""
-    table = score_rows(outputs, queries, scoring).select(UTILITY.columns.names)
-    conform(table, UTILITY)
-    return table

@@ -13,6 +13,7 @@ from erag_ray.analyses.columns import by_dataset
 from erag_ray.analyses.contract import RESAMPLED, Analysis, Evaluation
 from erag_ray.analyses.evaluation import check_made
 from erag_ray.analyses.slices import slices_of
+from erag_ray.annotators import score_rows
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import Extension
 from erag_ray.extras.credit.agreement import (
@@ -159,18 +160,15 @@ def _scored(
     config: JobConfig, inputs: Inputs, finished: Finished, lists: pl.DataFrame, what: str
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the lists with the columns reader, score and value, and notes; an output is scored once a question."""
-    from erag_ray.labels.end_to_end import list_responses, utility_of
+    from erag_ray.labels.end_to_end import list_responses
     from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 
     scoring = scoring_of(finished.judgements)
     answers = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
     output = ["reader", "query_id", "output"]
     distinct = answers.select(output).unique(maintain_order=True)
-    # as if each output were that of a run
-    numbered = distinct.with_columns(run_id=pl.int_range(pl.len()).cast(pl.String), depth=pl.lit(0, pl.Int32))
-    values = utility_of(numbered, inputs.queries, scoring).drop("depth")
+    scored = score_rows(distinct, inputs.queries, scoring)
     check_scores(scoring, config)
-    scored = numbered.drop("depth").join(values, on=["reader", "query_id", "run_id"]).drop("run_id")
     joined = answers.join(scored, on=output, nulls_equal=True, maintain_order="left")
     return joined.select(*lists.columns, "reader", "score", "value"), list(
         score_notes(scoring, f"outputs of {what}")
