@@ -30,8 +30,8 @@ from erag_ray.config.retrieval import (
     RetrieveConfig,
     RetrieverConfig,
     SearchConfig,
-    check_corpora,
     check_retrievers,
+    is_file_name,
 )
 
 CREDITS = ("leave_one_out", "marginal", "shapley")
@@ -283,7 +283,7 @@ class JobConfig(PassageKeys, QuestionKeys):
         made_depth = self.retrieval_depth or self.depth
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
         check_retrievers(self.retrievers, made_depth)
-        check_corpora(self.corpora, self.run_corpora, self.runs, self.retrievers)
+        self._check_corpora()
         text = "run_corpora: give corpora in place of passages and knowledge_source"
         require(not ((self.passages or self.knowledge_source) and self.run_corpora), text)
         both = sorted(set(self.runs) & set(self.retrievers))
@@ -314,6 +314,28 @@ class JobConfig(PassageKeys, QuestionKeys):
         require(count is None or count >= MIN_READER_QUERIES, text)
         text = f"auxiliary: {name} is not among annotators ({', '.join(self.annotators)})"
         require(name in self.annotators, text)
+
+    def _check_corpora(self) -> None:
+        """Check that every run says which corpus it searches, if one does, and that every corpus is searched."""
+        corpora, run_corpora, names = self.corpora, self.run_corpora, [*self.runs, *self.retrievers]
+        for name in [*corpora, *run_corpora.values()]:
+            require(is_file_name(name), f"corpora: {name!r} cannot be a file name")
+        for run in run_corpora:
+            require(run in names, f"run_corpora: {run} is no run; the runs are {', '.join(names)}")
+        for run in names if corpora or run_corpora else ():
+            require(run in run_corpora, f"run_corpora: add which corpus {run} searches")
+            corpus = run_corpora[run]
+            known = not corpora or corpus in corpora
+            require(known, f"run_corpora: {run}: {corpus} is none of the corpora {', '.join(corpora)}")
+        for run, retriever in self.retrievers.items() if run_corpora else ():
+            for other in retriever.others:
+                text = f"retrievers.{run}: {other} searches another corpus, whose documents have other ids"
+                require(run_corpora[other] == run_corpora[run], text)
+        for name, corpus_config in corpora.items():
+            require(name in run_corpora.values(), f"corpora: no run searches {name}")
+            is_split = name in {run_corpora[run] for run in self.retrievers}
+            text = "a knowledge_source is split for retrievers alone, and none searches it; give passages"
+            require(is_split or not corpus_config.knowledge_source, f"corpora.{name}: {text}")
 
     def _check_credits(self) -> None:
         for key, known in (("credits", CREDITS), ("orders", ORDERS)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Collection, Mapping
 from dataclasses import field, fields
 from typing import ClassVar, Literal
 
@@ -246,46 +245,6 @@ class CorpusConfig(PassageKeys):
     def _check(self) -> None:
         text = "passages: give each corpus either passages or a knowledge_source"
         require(bool(self.passages or self.knowledge_source), text)
-
-
-def check_corpora(
-    corpora: Mapping[str, CorpusConfig],
-    run_corpora: Mapping[str, str],
-    runs: Collection[str],
-    retrievers: Mapping[str, RetrieverConfig],
-) -> None:
-    """Check that every run says which corpus it searches, if one does, and that every corpus is searched.
-
-    Args:
-        corpora: name -> corpus; empty where all runs bring their texts.
-        run_corpora: run -> name of its corpus.
-        runs: names of the runs that are given.
-        retrievers: name -> retriever of the runs that are made.
-
-    Raises:
-        ValueError: they do not go together.
-    """
-    for name in [*corpora, *run_corpora.values()]:
-        require(is_file_name(name), f"corpora: {name!r} cannot be a file name")
-    names = [*runs, *retrievers]
-    for run in run_corpora:
-        require(run in names, f"run_corpora: {run} is no run; the runs are {', '.join(names)}")
-    if not (corpora or run_corpora):
-        return
-    for run in names:
-        require(run in run_corpora, f"run_corpora: add which corpus {run} searches")
-        corpus = run_corpora[run]
-        known = not corpora or corpus in corpora
-        require(known, f"run_corpora: {run}: {corpus} is none of the corpora {', '.join(corpora)}")
-    for run, retriever in retrievers.items():
-        for other in retriever.others:
-            text = f"retrievers.{run}: {other} searches another corpus, whose documents have other ids"
-            require(run_corpora[other] == run_corpora[run], text)
-    for name, corpus_config in corpora.items():
-        require(name in run_corpora.values(), f"corpora: no run searches {name}")
-        is_split = name in {run_corpora[run] for run in retrievers}
-        text = f"corpora.{name}: a knowledge_source is split for retrievers alone, and none searches it; give passages"
-        require(is_split or not corpus_config.knowledge_source, text)
 
 
 def is_file_name(name: str) -> bool:

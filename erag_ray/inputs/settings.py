@@ -130,17 +130,13 @@ def check_facts(
 ) -> None:
     """Check that there are FACTS, and that the outputs with single documents can be scored for each of them."""
     scores = queries.join(facts, on="query_id", how="semi")["score"].unique().sort()
-    judged = [score for score in scores if score in JUDGED]
-    texts = {
-        "no question lists several facts. Give the questions a field answers_all, or leave this annotator out": (
-            facts.is_empty()
-        ),
-        f"score {', '.join(judged)} grades an output as a whole, not by fact. Choose another score, such as match": (
-            bool(judged)
-        ),
-    }
-    problems = [f"annotators: erag_facts: {text}" for text, is_wrong in texts.items() if is_wrong]
-    diagnostics.error("config key annotators", *problems)
+    key = "config key annotators"
+    if facts.is_empty():
+        advice = "Give the questions a field answers_all, or leave this annotator out"
+        diagnostics.error(key, f"annotators: erag_facts: no question lists several facts. {advice}")
+    if judged := ", ".join(score for score in scores if score in JUDGED):
+        text = f"score {judged} grades an output as a whole, not by fact. Choose another score, such as match"
+        diagnostics.error(key, f"annotators: erag_facts: {text}")
 
 
 def fact_notes(queries: pl.DataFrame, facts: pl.DataFrame) -> Iterator[str]:

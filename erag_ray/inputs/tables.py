@@ -32,12 +32,7 @@ ODD_OUTPUTS = {
 
 
 def check_inputs(
-    queries: pl.DataFrame,
-    runs: pl.DataFrame,
-    corpus: pl.DataFrame,
-    diagnostics: Diagnostics,
-    *,
-    depth: int | None = None,
+    queries: pl.DataFrame, runs: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics, *, depth: int
 ) -> None:
     """Record inconsistencies between tables that are valid by themselves.
 
@@ -52,9 +47,8 @@ def check_inputs(
     lists = runs.select("run_id", "query_id").unique(maintain_order=True)
     for (name,), lists_of_run in lists.group_by("run_id", maintain_order=True):
         _check_queries(str(name), queries, lists_of_run, diagnostics)
-    entries = runs.join(queries, on="query_id", how="semi", maintain_order="left")
-    if depth is not None:
-        entries = entries.filter(pl.col("rank") <= depth)
+    of_queries = runs.join(queries, on="query_id", how="semi", maintain_order="left")
+    entries = of_queries.filter(pl.col("rank") <= depth)
     absent = entries.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left")
     unknown = absent.unique(["run_id", "doc_id"], keep="first", maintain_order=True)
     for (name,), rows in unknown.group_by("run_id", maintain_order=True):
@@ -212,14 +206,12 @@ def _note_pages(provenance: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Dia
         diagnostics.warn_each(f"questions whose gold pages are {why}", queries)
 
 
-def gold_lists(
-    queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFrame, depth: int | None = None
-) -> pl.DataFrame:
+def gold_lists(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
     """Return the gold passages of each query: ``query_id, rank, doc_id``; queries without any have no row.
 
     They are the gold documents that are in ``corpus``. If there are none, they are the passages of the gold pages in
     the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised answer is a substring of
-    the normalised text). Lists are cut at ``depth``, if given.
+    the normalised text).
     """
     documents = provenance.drop_nulls("doc_id").join(queries, on="query_id", how="semi")
     named = documents.join(corpus, on="doc_id", how="semi")
@@ -227,8 +219,7 @@ def gold_lists(
     pages = provenance.drop_nulls("page_id").select("query_id", "page_id")
     lists = pl.concat([named.select("query_id", "doc_id", order="rank"), _of_pages(others, pages, corpus)])
     rank = pl.col("order").rank("ordinal").over("query_id").cast(pl.Int32)
-    ranked = lists.with_columns(rank=rank).sort("query_id", "rank").select(GOLD.columns.names)
-    return ranked if depth is None else ranked.filter(pl.col("rank") <= depth)
+    return lists.with_columns(rank=rank).sort("query_id", "rank").select(GOLD.columns.names)
 
 
 def _of_pages(queries: pl.DataFrame, pages: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:

@@ -37,9 +37,9 @@ def corpus_of(**texts: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CORPUS_COLUMNS, orient="row")
 
 
-def checked(*tables: pl.DataFrame, **options: int) -> Diagnostics:
+def checked(*tables: pl.DataFrame, depth: int = 9) -> Diagnostics:
     diagnostics = Diagnostics()
-    check_inputs(*tables, diagnostics, **options)
+    check_inputs(*tables, diagnostics, depth=depth)
     return diagnostics
 
 
@@ -106,16 +106,17 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
     pages = [("q1", "p2"), ("q1", "p1"), ("q2", "p1"), ("q3", "p9")]
     gold = gold_of(pages, [("q2", "d3"), ("q2", "gone"), ("q2", "d2")])
     corpus = corpus_of(p1_d1="nothing", p2_d2="land", p3_d3="sea", p2_d4="SEA-side", p1_d5="the sea.")
-    lists = gold_lists(queries, gold, corpus, 3)
-    # q1: "sea" is in d4 ("seaside") and d5; then d1 and d2 by place, cut at 3. q2: named. q3: its page is not there.
+    lists = gold_lists(queries, gold, corpus)
+    # q1: "sea" is in d4 ("seaside") and d5; then d1 and d2 by place. q2: named. q3: its page is not there.
     assert lists.rows() == [
         ("q1", 1, "d4"),
         ("q1", 2, "d5"),
         ("q1", 3, "d1"),
+        ("q1", 4, "d2"),
         ("q2", 1, "d3"),
         ("q2", 2, "d2"),
     ]
-    assert schemas.conform(lists, schemas.GOLD).num_rows == 5
+    assert schemas.conform(lists, schemas.GOLD).num_rows == 6
 
 
 LOADERS: dict[str, Callable[..., object]] = {
@@ -188,7 +189,7 @@ def test_gold_documents_are_passages_or_pages(
 
 def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
     corpus = corpus_of(p1_d1="start", p1_d2="the end")
-    lists = gold_lists(queries_of(q1=["The", "end"]), gold_of(pages=[("q1", "p1")]), corpus, 5)
+    lists = gold_lists(queries_of(q1=["The", "end"]), gold_of(pages=[("q1", "p1")]), corpus)
     assert lists["doc_id"].to_list() == ["d2", "d1"]
 
 
@@ -212,7 +213,7 @@ def test_real_runs_of_hotpot500(data_folder: pathlib.Path) -> None:
     assert runs.height == 3 * 500 * 50
     assert loaded.queries.height == 500
     assert set(loaded.queries["score"]) == {"exact_match"}
-    gold_answers = gold_lists(loaded.queries, loaded.provenance, corpus, 50)
+    gold_answers = gold_lists(loaded.queries, loaded.provenance, corpus)
     assert gold_answers["query_id"].n_unique() == 500
     assert gold_answers.height / 500 == pytest.approx(2.41, abs=0.005)  # as the data's own description counts
     for table, schema in ((runs, schemas.RUNS), (corpus, schemas.CORPUS), (loaded.queries, schemas.QUERIES)):
@@ -230,7 +231,7 @@ def test_real_questions_and_passages_of_kilt_mini(data_folder: pathlib.Path) -> 
     assert counts == {"nq": 2655, "hotpotqa": 500, "fever_fm2": 2549, "wow_topical": 1359, "squad": 3094}
     assert loaded.datasets["fever_fm2"].score == "accuracy"
     assert loaded.datasets["wow_topical"].max_new_tokens == 150
-    assert gold_lists(loaded.queries, loaded.provenance, corpus, 9)["query_id"].n_unique() == 10_157
+    assert gold_lists(loaded.queries, loaded.provenance, corpus)["query_id"].n_unique() == 10_157
     assert "nq-1451" in diagnostics.warnings[0]  # one of its answers is "*"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -37,21 +37,11 @@ Passage = tuple[str, str | None, str, str]
 Batch = tuple[pl.DataFrame, pl.DataFrame]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Selection of passages: those of these documents or of these pages; all if both are None."""
+class Selection(NamedTuple):
+    """Selection of passages: those of these documents or of these pages."""
 
-    doc_ids: frozenset[str] | None
-    page_ids: frozenset[str] | None
-
-    @property
-    def everything(self) -> bool:
-        """Whether all passages are selected."""
-        return self.doc_ids is None and self.page_ids is None
-
-    def __call__(self, doc_id: str, page_id: str | None) -> bool:
-        """Return whether the passage is selected."""
-        return self.everything or doc_id in (self.doc_ids or ()) or page_id in (self.page_ids or ())
+    doc_ids: frozenset[str]
+    page_ids: frozenset[str]
 
 
 def load_passages(
@@ -70,12 +60,10 @@ def load_passages(
         doc_ids: load these passages ...
         page_ids: ... and those of these pages; all if both are None. Pages are compared by `page_key`.
     """
-    selection = Selection(
-        doc_ids=None if doc_ids is None else frozenset(doc_ids),
-        page_ids=None
-        if page_ids is None
-        else frozenset(page_key(page) for page in page_ids if page is not None),
-    )
+    selection = None
+    if not (doc_ids is None and page_ids is None):
+        pages = () if page_ids is None else (page_key(page) for page in page_ids if page is not None)
+        selection = Selection(frozenset(() if doc_ids is None else doc_ids), frozenset(pages))
     num_before = diagnostics.num_errors
     files = [file for path in listed(paths) for file in _files_of(path, diagnostics)]
     seen: list[pl.DataFrame] = []
@@ -113,12 +101,16 @@ def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
     return later.height > 0
 
 
-def read_jsonl(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
+def read_jsonl(path: str, diagnostics: Diagnostics, selection: Selection | None) -> Iterator[Batch]:
     """Yield the passages of a JSON Lines file."""
     passages = _jsonl_passages(path, diagnostics)
     while chunk := list(itertools.islice(passages, BATCH_SIZE)):
         ids = [(passage[0], line) for line, passage in chunk]
-        selected = [passage for _, passage in chunk if selection(passage[0], passage[1])]
+        selected = [
+            (doc_id, page_id, *texts)
+            for _, (doc_id, page_id, *texts) in chunk
+            if selection is None or doc_id in selection.doc_ids or page_id in selection.page_ids
+        ]
         yield (
             pl.DataFrame(ids, schema=ID_COLUMNS, orient="row"),
             pl.DataFrame(selected, schema=CORPUS_COLUMNS, orient="row"),
@@ -161,7 +153,7 @@ def passage_of(document: Document) -> Passage:
     return document.doc_id, page_key(page_id) or None, document.title or "", document.text
 
 
-def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
+def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection | None) -> Iterator[Batch]:
     """Yield the passages of a Parquet file as one batch; texts are loaded for the selected rows only."""
     file = scan_parquet(path, diagnostics)
     if file is None:
@@ -202,11 +194,10 @@ def _columns(file: ParquetFile) -> dict[str, pl.Expr]:
     }
 
 
-def _is_selected(selection: Selection) -> pl.Expr:
-    if selection.everything:
+def _is_selected(selection: Selection | None) -> pl.Expr:
+    if selection is None:
         return pl.lit(True)
-    doc_ids = pl.Series(sorted(selection.doc_ids or ()), dtype=pl.String)
-    page_ids = pl.Series(sorted(selection.page_ids or ()), dtype=pl.String)
+    doc_ids, page_ids = (pl.Series(sorted(ids), dtype=pl.String) for ids in selection)
     in_pages = page_keys("page_id").is_in(page_ids.implode()).fill_null(False)
     return pl.col("doc_id").is_in(doc_ids.implode()) | in_pages
 
@@ -217,7 +208,7 @@ def format_of(path: str) -> str:
     return extension if extension in PASSAGE_FORMATS else "jsonl"
 
 
-PASSAGE_FORMATS: dict[str, Callable[[str, Diagnostics, Selection], Iterator[Batch]]] = {
+PASSAGE_FORMATS: dict[str, Callable[[str, Diagnostics, Selection | None], Iterator[Batch]]] = {
     "jsonl": read_jsonl,
     "parquet": read_parquet,
 }

@@ -30,7 +30,6 @@ from erag_ray.data.runs.entries import (
 from erag_ray.data.runs.orders import BY_RANK_COLUMN, report_rising
 from erag_ray.data.runs.parquet import read_parquet
 from erag_ray.data.runs.predictions import read_predictions
-from erag_ray.support.registry import find
 
 # trec_eval keeps scores in single precision up to version 9, in double precision from version 10
 TIES: dict[str, type[pl.DataType]] = {"trec9": pl.Float32, "trec10": pl.Float64}
@@ -50,12 +49,9 @@ def load_run(name: str, path: Path, diagnostics: Diagnostics, *, ties: str = "tr
         diagnostics: receives all errors and warnings.
         ties: when scores tie: "trec9" (equal in single precision: trec_eval up to version 9 and pytrec_eval) or
             "trec10" (equal in double precision). Ties are ordered by descending id, as in trec_eval.
-
-    Raises:
-        ValueError: ``ties`` is unknown. Bad input does not raise: it goes to ``diagnostics``.
     """
     file, num_before = os.fspath(path), diagnostics.num_errors
-    run = RunFile(name=name, path=file, diagnostics=diagnostics, precision=find("tie rule", ties, TIES))
+    run = RunFile(name=name, path=file, diagnostics=diagnostics, precision=TIES[ties])
     entries = RUN_FORMATS[format_of(file)](run)
     report_rising(run, entries)
     if not entries.height and diagnostics.num_errors == num_before:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import polars as pl
 
 from erag_ray.data.files.documents import TEXT_KEYS, numbered_id, text_id, unread_id
@@ -69,8 +67,7 @@ def _run_columns(scanned: ParquetFile) -> dict[str, pl.Expr]:
         scanned.report_missing("'rank' or 'score'")
     if text is not None:
         columns["text"] = scanned.texts(text)
-    if "title" in names:
-        columns["title"] = scanned.texts("title")
+    columns["title"] = scanned.texts("title") if "title" in names else NO_TEXT
     if "rank" in names:
         columns["rank"] = scanned.whole_numbers("rank")
     for name in ("score", "seconds"):
@@ -115,10 +112,9 @@ def _found_nothing(table: pl.DataFrame) -> pl.Series:
 
 def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
     """Give each document without an id the hash of its title and text."""
-    if "text" not in table.columns or table.select(_is_filled("doc_id").all()).item():
+    if table.select(_is_filled("doc_id").all()).item():
         return table
-    titles: Iterable[str | None] = table["title"] if "title" in table.columns else [None] * table.height
-    hashes = [text_id(title, text) for title, text in zip(titles, table["text"], strict=True)]
+    hashes = [text_id(title, text) for title, text in table.select("title", "text").iter_rows()]
     text_ids = pl.Series(hashes, dtype=pl.String)
     hashed = table.with_columns(hashed=pl.when(~_is_filled("doc_id")).then(text_ids))
     order = "rank" if "rank" in table.columns else "row"

@@ -12,11 +12,8 @@ def trec_run(runs: pl.DataFrame) -> bytes:
     precision, restores exactly the order of ``rank``.
 
     Raises:
-        ValueError: the rows are of several runs, or an id or the tag is empty or contains white space.
+        ValueError: an id or the tag is empty or contains white space.
     """
-    names = runs["run_id"].unique().to_list()
-    if len(names) > 1:
-        raise ValueError(f"a TREC file has one run, got {sorted(names)}")
     _check_ids(runs, "run_id", "query_id", "doc_id")
     score = pl.len().over("query_id") - pl.col("rank") + 1
     ordered = runs.sort("query_id", "rank")
@@ -31,16 +28,10 @@ def trec_qrels(labels: pl.DataFrame, threshold: float | None = None) -> bytes:
         threshold: labels >= threshold are written as 1, others as 0; optional if all labels are 0 or 1.
 
     Raises:
-        ValueError: graded labels without a threshold, two labels of one document for one query, or an id that is
-            empty or contains white space.
+        ValueError: graded labels without a threshold, or an id that is empty or contains white space.
     """
     judged = labels.drop_nulls("label").sort("query_id", "doc_id")
     _check_ids(judged, "query_id", "doc_id")
-    repeated = judged.filter(pl.struct("query_id", "doc_id").is_duplicated())
-    if repeated.height:
-        query, doc = repeated.select("query_id", "doc_id").row(0)
-        which = f"query {query!r}, document {doc!r}"
-        raise ValueError(f"{which} has several labels; write one annotator at a time")
     graded = judged.filter(~pl.col("label").is_in([0.0, 1.0]))
     if threshold is None and graded.height:
         raise ValueError(f"graded labels such as {graded['label'][0]} need a threshold to become qrels")

@@ -123,7 +123,7 @@ def _load(
     runs, corpus = _passages(examples, loaded, given_passages, depth, diagnostics)
     with_gold = loaded.queries if num_gold else loaded.queries.clear()
     loaded = resolve_gold(loaded, corpus, diagnostics)
-    gold = gold_lists(with_gold, loaded.provenance, corpus, num_gold)
+    gold = gold_lists(with_gold, loaded.provenance, corpus).filter(pl.col("rank") <= num_gold)
     prompt_corpus = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
     frame, used = _joined(runs, gold, prompt_corpus, loaded)
     _check_lists(name, frame, depth, num_gold, diagnostics)
