@@ -110,12 +110,6 @@ def test_a_chat_reader_is_scored_by_match_and_the_report_says_so(tiny: Tiny, rea
     assert labels[0].equals(labels[1])
 
 
-def test_a_named_score_stays_and_no_note_is_made(tiny: Tiny) -> None:
-    inputs = prepare(tiny.with_config(reader=CHAT, score="exact_match").config)
-    assert set(inputs.queries["score"]) == {"exact_match"}
-    assert not [note for note in inputs.notes if "chat model" in note]
-
-
 def test_inputs_prepared_for_another_reader_are_refused_only_where_the_score_differs(tiny: Tiny) -> None:
     prepare(tiny.config)
     with pytest.raises(InputError, match=r"sealed with another default_score; run erag-ray prepare"):

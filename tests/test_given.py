@@ -325,48 +325,16 @@ RIGHT = {
     "instructgpt_zero_shot": (38, 132),  # one by NFKC
 }  # fmt: skip
 """System -> outputs that are right by exact_match and by match."""
-FID = ["fid", "fid_kd", "ance_fid", "rocketqav2_fid", "contriever_fid", "gar_fid"]
-
-
-def files_of(folder: pathlib.Path) -> dict[str, Any]:
-    return {"queries": [str(folder / "questions.jsonl.gz")], "outputs": [str(folder / "outputs.jsonl.gz")]}
-
-
-def compare_given(out: pathlib.Path, **keys: Any) -> er.Result:
-    folders = {"out": str(out / "out"), "cache_dir": str(out / "cache")}
-    assert er.job("compare", progress=False, annotators=["erag"], **folders, **keys) == 0
-    return er.Result(folders["out"])
 
 
 def test_scores_of_twelve_published_systems(tmp_path: pathlib.Path, no_reader: None) -> None:
+    files = {"queries": [str(OPENQA / "questions.jsonl.gz")], "outputs": [str(OPENQA / "outputs.jsonl.gz")]}
+    keys = {**files, "annotators": ["erag"], "num_resamples": 100, "progress": False}
     for at, score in enumerate(("exact_match", "match")):
-        result = compare_given(tmp_path / score, score=score, num_resamples=100, **files_of(OPENQA))
+        folders = {name: str(tmp_path / score / name) for name in ("out", "cache_dir")}
+        assert er.job("compare", score=score, **folders, **keys) == 0
+        result = er.Result(folders["out"])
         values = (pl.col("value").sum(), pl.col("value").count().alias("count"))
         sums = result.utility.group_by("run_id").agg(*values)
         found = {run: (value, count) for run, value, count in sums.iter_rows()}
         assert found == {run: (right[at], 301) for run, right in RIGHT.items()}
-
-
-@pytest.mark.long
-def test_published_comparisons_of_six_retrievers(
-    data_folder: pathlib.Path, tmp_path: pathlib.Path, no_reader: None
-) -> None:
-    folder = data_folder / "real_outputs" / "openqa_eval"
-    expected = json.loads((folder / "expected.json").read_text())
-    whole = compare_given(tmp_path / "whole", score="exact_match", **files_of(folder))
-    means = {row["run_id"]: row["mean"] for row in whole.means.filter(annotator="end_to_end").to_dicts()}
-    for system, values in expected["means"].items():
-        assert means[system] == pytest.approx(values["exact_match"], abs=1e-12)
-    lines = gzip.decompress((folder / "outputs.jsonl.gz").read_bytes()).decode().splitlines()
-    six = tmp_path / "six.jsonl"
-    six.write_text("\n".join(line for line in lines if json.loads(line)["system"] in FID))
-    keys = files_of(folder) | {"outputs": [str(six)]}
-    rows = compare_given(tmp_path / "six", score="exact_match", **keys).comparisons
-    found = {frozenset((row["run_a"], row["run_b"])): row for row in rows.to_dicts()}
-    for pair in expected["fid_pairs_exact_match"]:
-        row = found.pop(frozenset((pair["a"], pair["b"])))
-        assert abs(row["difference"]) == pytest.approx(abs(pair["difference"]), abs=1e-12)
-        assert row["p_value"] == pytest.approx(pair["p"], rel=1e-9)
-        assert row["p_adjusted"] == pytest.approx(pair["p_holm"], rel=1e-9)
-    assert not found
-    assert (rows["p_adjusted"] <= 0.05).sum() == 8

@@ -118,12 +118,3 @@ def test_what_cannot_be_loaded_ends_a_job_with_one_message(
     assert code == 2
     assert f"{name}: {message}" in text
     assert "Traceback" not in text
-
-
-def test_a_field_that_is_missing_is_named_with_its_row(library: Any, tiny: Tiny, job: RunJob) -> None:
-    name = saved(library, tiny.folder / "saved", "dataset")
-    code, text = job(
-        "prepare", tiny.with_config(queries=[name], question_fields={**FIELDS, "answers": "a.texts"})
-    )
-    assert code == 2
-    assert f"{name}:1: question_fields.answers: no field a.texts; the record has q, a, key, meta" in text

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from bench.config import BenchmarkConfig
+from command_lines import refused
 from scripts import ROOT, python
 
 from erag_ray.cli.run import main
@@ -114,14 +115,6 @@ def test_wrong_inputs_are_told_before_ray_and_torch_are_imported(
 
 
 # --- keys that there are not ---
-
-
-def refused(capsys: pytest.CaptureFixture[str], *argv: str, kind: type = JobConfig) -> str:
-    """The last line of the message about a command line."""
-    with pytest.raises(SystemExit) as ended:
-        parse(kind, "A job.", list(argv))
-    assert ended.value.code == 2
-    return capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

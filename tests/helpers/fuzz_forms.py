@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import polars as pl
-from fuzzing import as_json, as_lines
+from fuzzing import as_json, as_lines, check_messages
 from input_files import SEA, article, kilt, predicted, qa
 
 from erag_ray.data.datasets.qrels import read_qrels
@@ -193,11 +195,41 @@ OBJECTS: dict[str, tuple[str, Any, Read]] = {
 }
 
 
+def as_parquet(columns: dict[str, list[Any]]) -> bytes:
+    out = io.BytesIO()
+    pl.DataFrame(columns).write_parquet(out)
+    return out.getvalue()
+
+
+PARQUET_RUN = {"query_id": [*"qqp"], "doc_id": [*"aba"], "rank": [1, 2, 1], "score": [2.0, 1.0, 3.0]}
+PARQUET: dict[str, tuple[str, dict[str, list[Any]], Read]] = {
+    "passages.parquet": (
+        "p.parquet",
+        {name: [*"abc"] for name in ("doc_id", "page_id", "title", "text")},
+        read_corpus,
+    ),
+    "run.parquet": ("r.parquet", PARQUET_RUN, read_lists),
+    "pages.parquet": ("w.parquet", {"title": [*"abc"], "text": [*"abc"]}, read_all_pages),
+}
+
+
 TEXTS: dict[str, tuple[str, bytes, Read]] = {
     **{name: (file, as_lines(records), read) for name, (file, records, read) in LINES.items()},
     **{name: (file, as_json(content).encode(), read) for name, (file, content, read) in OBJECTS.items()},
+    **{name: (file, as_parquet(columns), read) for name, (file, columns, read) in PARQUET.items()},
     "klue by hand": ("klue.json", json.dumps(KLUE, indent=1, ensure_ascii=False).encode(), read_questions),
     "trec": ("run.trec", TREC, read_lists),
     "qrels": ("test.tsv", QRELS, read_judged),
     "trec qrels": ("qrels.txt", TREC_QRELS, read_judged),
 }
+
+
+def check(file: str, data: bytes, read: Read) -> tuple[Rows, Diagnostics]:
+    """What a reader says of a file with these bytes; its messages must be clean and name the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / file
+        path.write_bytes(data)
+        diagnostics = Diagnostics()
+        rows = read(path, diagnostics)
+        check_messages(diagnostics, path)
+    return rows, diagnostics

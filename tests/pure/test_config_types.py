@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from command_lines import refused
 
 import erag_ray as er
 from erag_ray.config.command_line.parsing import parse
@@ -71,13 +72,6 @@ def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
     return value  # type: ignore[no-any-return]
 
 
-def messages(capsys: pytest.CaptureFixture[str], kind: type, *argv: str) -> list[str]:
-    with pytest.raises(SystemExit) as ended:
-        parse(kind, "A job.", argv)
-    assert ended.value.code == 2
-    return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("usage: ")]
-
-
 @pytest.mark.parametrize("kind", [JobConfig, TrainConfig, GateConfig])
 def test_a_wrong_type_in_a_file_is_one_message_with_its_line(
     kind: type, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
@@ -86,9 +80,8 @@ def test_a_wrong_type_in_a_file_is_one_message_with_its_line(
     for path, value in cases(kind):
         # any scalar of YAML is a text where a text is expected, and a whole number is a number
         file.write_text("# first line\n" + yaml.safe_dump(nested(path, value)))
-        told = messages(capsys, kind, "--config", str(file))
-        assert len(told) == 1, (path, value, told)
-        (message,) = told
+        message = refused(capsys, "--config", str(file), kind=kind)
+        assert "\n" not in message, (path, value, message)
         assert message.startswith(f"error: {file}:"), (path, value, message)
         assert f": {'.'.join(path)}: expected " in message, (path, value, message)
         assert ", got " in message
@@ -110,9 +103,8 @@ def test_a_wrong_type_on_the_command_line_is_one_message(capsys: pytest.CaptureF
         needed = PROMPT if "prompt" in path[:-1] else NAMED.get(path[0], {}) if len(path) == 3 else {}
         above = ".".join(path[:-1])
         argv += [f"--{above}.{name}={item}" for name, item in needed.items() if name != path[-1]]
-        told = messages(capsys, JobConfig, *argv)
-        assert len(told) == 1, (path, value, told)
-        (message,) = told
+        message = refused(capsys, *argv)
+        assert "\n" not in message, (path, value, message)
         assert message.startswith(f"error: {key}: expected "), (path, value, message)
 
 
@@ -134,10 +126,10 @@ def test_a_wrong_type_from_python_is_one_message_before_anything_is_written(tmp_
         keys = nested(path, value)
         if path[0] == "reader":
             keys["reader"].setdefault("kind", "echo")
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(InputError) as caught:
             er.compare(**{**given, "out": str(tmp_path / "out"), **keys})
-        assert len(refused.value.problems) == 1, (path, value, refused.value)
-        (problem,) = refused.value.problems
+        assert len(caught.value.problems) == 1, (path, value, caught.value)
+        (problem,) = caught.value.problems
         assert problem.startswith(".".join(path)), (path, value, problem)
         assert ": expected " in problem, (path, value, problem)
         assert not (tmp_path / "out").exists()
@@ -163,9 +155,9 @@ def test_a_wrong_type_from_python_is_one_message_before_anything_is_written(tmp_
 def test_a_wrong_argument_of_python_names_the_nearest_right_form(
     arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         er.compare(**{**GIVEN, **arguments})
-    (problem,) = refused.value.problems
+    (problem,) = caught.value.problems
     assert problem.startswith(message)
 
 
@@ -256,7 +248,7 @@ def test_a_relative_path_that_is_not_there_names_the_folder(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (message,) = messages(capsys, JobConfig, "--config", "no.yaml")
+    message = refused(capsys, "--config", "no.yaml")
     assert message.endswith(f"No such file or directory (looked for in the working folder, {tmp_path})")
-    (message,) = messages(capsys, JobConfig, "--reader.prompt", "no.yaml")
+    message = refused(capsys, "--reader.prompt", "no.yaml")
     assert message.endswith(f"(looked for in the working folder, {tmp_path})")

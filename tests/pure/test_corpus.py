@@ -12,7 +12,6 @@ import sys
 import tempfile
 import types
 
-import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -124,6 +123,8 @@ def test_pieces_change_nothing(per_piece: int, per_part: int) -> None:
         one, two = (TableStore(f"{folder}/{name}").read(CORPUS) for name in ("whole", "cut"))
         assert one.equals(two)
         assert one.equals(load_passages(cut.folder, Diagnostics()))
+        some = load_passages(cut.folder, Diagnostics(), doc_ids=["12#3"], page_ids=["14"])
+        assert some["doc_id"].to_list() == ["12#3", "14#1"]
         sizes = [pq.read_metadata(path).num_rows for path in pathlib.Path(cut.folder).glob("*.parquet")]
         assert max(sizes) <= per_part
 
@@ -259,15 +260,6 @@ def test_a_folder_that_is_not_sealed_is_not_read_as_passages(
     assert diagnostics.errors == (
         f"{made.folder}: not a sealed table. Let the job that writes it finish, or name its Parquet files",
     )
-
-
-def test_the_wanted_passages_of_a_sealed_folder(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    made = make_corpus(source, str(tmp_path / "out"), per_part=2)
-    diagnostics = Diagnostics()
-    rows = load_passages(made.folder, diagnostics, doc_ids=["12#3"], page_ids=["14"])
-    assert rows["doc_id"].to_list() == ["12#3", "14#1"]
-    assert diagnostics.errors == ()
-    assert rows.schema["text"] == pl.String
 
 
 def test_characters_are_cut_at_the_widest_gap() -> None:

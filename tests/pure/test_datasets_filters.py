@@ -8,8 +8,6 @@ import pathlib
 import pytest
 from tiny import Tiny
 
-from erag_ray.config.command_line.parsing import parse
-from erag_ray.config.job import JobConfig
 from erag_ray.data.datasets.queries import LoadedQueries, load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
@@ -84,9 +82,7 @@ def test_a_value_that_no_record_has_leaves_no_questions(files: list[str]) -> Non
     assert any(problem.startswith("no questions in") for problem in diagnostics.errors)
 
 
-def test_the_command_line_and_the_prepared_inputs_know_it(tiny: Tiny) -> None:
-    found = parse(JobConfig, "A job.", ["--filters", '["meta.split=test"]'])
-    assert found.filters == ["meta.split=test"]
+def test_the_prepared_inputs_know_it(tiny: Tiny) -> None:
     job = tiny.with_config(filters=["id=q1"]).config
     assert prepare(job).queries["query_id"].to_list() == ["q1"]
     assert prepared(job).queries.height == 1

@@ -5,26 +5,11 @@ What each form must give is by hand in the tests of the loaders; here no damage 
 
 from __future__ import annotations
 
-import pathlib
-import tempfile
-
 import pytest
-from fuzz_forms import LINES, OBJECTS, TEXTS, Read, Rows
-from fuzzing import as_json, as_lines, check_messages, damaged, odd_records, tried
+from fuzz_forms import LINES, OBJECTS, TEXTS, check
+from fuzzing import as_json, as_lines, damaged, odd_records, tried
 from hypothesis import given
 from hypothesis import strategies as st
-
-from erag_ray.data.files.diagnostics import Diagnostics
-
-
-def check(file: str, data: bytes, read: Read) -> tuple[Rows, Diagnostics]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / file
-        path.write_bytes(data)
-        diagnostics = Diagnostics()
-        rows = read(path, diagnostics)
-        check_messages(diagnostics, path)
-    return rows, diagnostics
 
 
 @pytest.mark.parametrize("form", TEXTS)
@@ -35,7 +20,7 @@ def test_whole_files_are_read(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", TEXTS)
-@tried(20)
+@tried(30)
 @given(data=st.data())
 def test_damaged_bytes(form: str, data: st.DataObject) -> None:
     file, content, read = TEXTS[form]

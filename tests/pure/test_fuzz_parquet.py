@@ -1,4 +1,4 @@
-"""Parquet files of passages, runs and pages, columns of any type or damaged bytes: tables that conform, or messages."""
+"""Parquet files of passages, runs and pages, columns of any type: tables that conform, or messages."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import datetime
 import decimal
 import io
 import math
-import pathlib
-import tempfile
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzz_forms import Read, Rows, read_all_pages, read_corpus, read_lists
-from fuzzing import check_messages, damaged, tried
+from fuzz_forms import Read, check, read_all_pages, read_corpus, read_lists
+from fuzzing import tried
 from hypothesis import given
 from hypothesis import strategies as st
-
-from erag_ray.data.files.diagnostics import Diagnostics
 
 Columns = dict[str, tuple[pa.DataType, list[Any]]]
 TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))
@@ -110,40 +106,8 @@ def array_of(kind: pa.DataType, values: list[Any]) -> pa.Array:
 FORMS: dict[str, Read] = {"passages": read_corpus, "runs": read_lists, "pages": read_all_pages}
 
 
-def check(form: str, content: bytes) -> tuple[Rows, Diagnostics]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "file.parquet"
-        path.write_bytes(content)
-        diagnostics = Diagnostics()
-        rows = FORMS[form](path, diagnostics)
-        check_messages(diagnostics, path)
-    return rows, diagnostics
-
-
 @pytest.mark.parametrize("form", FORMS)
 @tried(30)
 @given(data=st.data())
 def test_columns_of_any_type(form: str, data: st.DataObject) -> None:
-    check(form, parquet(data.draw(columns(form))))
-
-
-GOOD: dict[str, Columns] = {
-    "passages": {name: (pa.string(), ["a", "b", "c"]) for name in NAMES["passages"]},
-    "runs": {"query_id": (pa.string(), ["q", "q", "p"]), "doc_id": (pa.string(), ["a", "b", "a"]),
-        "rank": (pa.int32(), [1, 2, 1]), "score": (pa.float64(), [2.0, 1.0, 3.0])},
-    "pages": {name: (pa.string(), ["a", "b", "c"]) for name in NAMES["pages"]},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_whole_files_are_read(form: str) -> None:
-    rows, diagnostics = check(form, parquet(GOOD[form]))
-    assert len(rows) == 3
-    assert diagnostics.errors == ()
-
-
-@pytest.mark.parametrize("form", FORMS)
-@tried(30)
-@given(data=st.data())
-def test_damaged_bytes_of_parquet(form: str, data: st.DataObject) -> None:
-    check(form, data.draw(damaged(parquet(GOOD[form]))))
+    check("file.parquet", parquet(data.draw(columns(form))), FORMS[form])

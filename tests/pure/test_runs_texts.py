@@ -24,7 +24,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import text_id
 from erag_ray.data.passages.load import CORPUS_COLUMNS
 from erag_ray.data.runs.entries import ENTRY_COLUMNS
-from erag_ray.data.runs.load import RUN_FORMATS, format_of, load_run
+from erag_ray.data.runs.load import format_of, load_run
 from erag_ray.data.runs.predictions import resolve_pages
 from erag_ray.data.runs.texts import load_corpus, seconds_of, with_texts
 from erag_ray.store.schemas import RETRIEVAL_SECONDS, RUNS, conform
@@ -51,10 +51,6 @@ def parquet(folder: pathlib.Path, **changes: Any) -> pathlib.Path:
     path = folder / "run.parquet"
     pl.DataFrame(columns).write_parquet(path)
     return path
-
-
-def lines(folder: pathlib.Path, *records: Any, name: str = "run.jsonl") -> pathlib.Path:
-    return write(folder / name, *records)
 
 
 def loaded(path: pathlib.Path) -> pl.DataFrame:
@@ -86,8 +82,8 @@ def test_a_list_that_found_nothing_keeps_its_latency(tmp_path: pathlib.Path, for
     one = {"doc_id": "d1", "text": "Ann built it."}
     if form == "jsonl":
         records = [("q1", [one], 0.5), ("q2", [], 0.25), ("q3", [], None)]
-        path = lines(
-            tmp_path,
+        path = write(
+            tmp_path / "run.jsonl",
             *({"query_id": name, "documents": found, "seconds": taken} for name, found, taken in records),
         )
     else:
@@ -101,8 +97,8 @@ def test_a_list_that_found_nothing_keeps_its_latency(tmp_path: pathlib.Path, for
 
 
 def test_json_lines_of_lists_are_known_by_their_fields(tmp_path: pathlib.Path) -> None:
-    path = lines(
-        tmp_path,
+    path = write(
+        tmp_path / "run.jsonl",
         {
             "query_id": "q2",
             "documents": [{"doc_id": "d1", "title": "Marn", "text": "Ann built it."}],
@@ -122,9 +118,8 @@ def test_json_lines_of_lists_are_known_by_their_fields(tmp_path: pathlib.Path) -
     assert entries.select(SHOWN).rows() == ROWS
     assert entries["score"].to_list() == [3.0, None, None]
     record = {"id": "q1", "output": [{"provenance": [{"doc_id": "d1"}]}]}
-    predictions = lines(tmp_path, record, name="kilt.jsonl")
+    predictions = write(tmp_path / "kilt.jsonl", record)
     assert (format_of(str(path)), format_of(str(predictions))) == ("lists", "kilt")
-    assert {"lists", "kilt"} <= set(RUN_FORMATS)
 
 
 def test_a_document_without_an_id_is_called_by_its_title_and_text(tmp_path: pathlib.Path) -> None:
@@ -139,7 +134,7 @@ def test_a_document_without_an_id_is_called_by_its_title_and_text(tmp_path: path
     assert twice["doc_id"].to_list() == [made, untitled, f"{made}-2"]
     again = {"title": "Marn", "text": "Ann built it."}
     documents = [again, {"text": "Bob sold it."}, again]
-    records = loaded(lines(tmp_path, {"query_id": "q", "documents": documents}))
+    records = loaded(write(tmp_path / "run.jsonl", {"query_id": "q", "documents": documents}))
     assert records["doc_id"].to_list() == twice["doc_id"].to_list()
 
 
@@ -184,16 +179,14 @@ def test_a_bad_parquet_run_names_row_or_list(tmp_path: pathlib.Path, changes: An
 )  # fmt: skip
 def test_a_bad_record_is_named_by_its_line(tmp_path: pathlib.Path, record: Any, message: str) -> None:
     good = {"query_id": "q0", "documents": [{"text": "a"}]}
-    (error,) = errors_of(lines(tmp_path, good, {"query_id": "q1", **record}))
+    (error,) = errors_of(write(tmp_path / "run.jsonl", good, {"query_id": "q1", **record}))
     assert error.startswith(f"FILE:2: {message}")
 
 
 def entries_of(rows: list[tuple[str, str, int, str, str | None, str | None]]) -> pl.DataFrame:
     names = ("run_id", "query_id", "rank", "doc_id", "title", "text")
     frame = pl.DataFrame(rows, schema={name: ENTRY_COLUMNS[name] for name in names}, orient="row")
-    nulls = {name: kind for name, kind in ENTRY_COLUMNS.items() if name not in names}
-    filled = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in nulls.items())
-    return filled.select(ENTRY_COLUMNS.names())
+    return pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), frame], how="diagonal")
 
 
 def corpus_of(*rows: tuple[str, str | None, str, str]) -> pl.DataFrame:
