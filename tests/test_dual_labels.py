@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import unicodedata
@@ -10,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from gold import gold_of
+from input_files import article, qa
 from scripts import import_script
 
 from erag_ray.analyses.parts.formats import rows_of_text
@@ -23,33 +25,27 @@ from erag_ray.retrieve.stage import retrieve
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
-
-def qa(guid: str, question: str, *answers: str, impossible: bool = False) -> dict[str, Any]:
-    texts = [{"text": answer, "answer_start": 0} for answer in answers]
-    given = {"guid": guid, "question": question, "answers": texts}
-    return {**given, "is_impossible": impossible, "question_type": 1}
-
-
-def article(title: str, context: str, *qas: dict[str, Any], source: str = "wikipedia") -> dict[str, Any]:
-    paragraphs = [{"context": context, "qas": list(qas)}]
-    return {"title": title, "source": source, "news_category": None, "paragraphs": paragraphs}
-
-
+ask = functools.partial(qa, key="guid", question_type=1)
+page = functools.partial(article, source="wikipedia", news_category=None)
 ARTICLES = [
-    article(
+    page(
         "가람시",
-        "가람시는 강가의 도시이다. 1874년에 세워졌다.",
-        qa("k1", "가람시는 언제 세워졌는가?", "1874년"),
+        ask("k1", "1874년", question="가람시는 언제 세워졌는가?"),
+        context="가람시는 강가의 도시이다. 1874년에 세워졌다.",
     ),
-    article(
+    page(
         "누리호",
-        "누리호는 배이다. 박온린이 만들었다.",
-        qa("k2", "누리호를 만든 사람은?", "박온린"),
-        qa("k3", "왜?", impossible=True),
+        ask("k2", "박온린", question="누리호를 만든 사람은?"),
+        ask("k3", question="왜?", is_impossible=True),
+        context="누리호는 배이다. 박온린이 만들었다.",
     ),
     # the same page again, with another context
-    article("가람시", "가람시의 시장은 김가람이다.", qa("k4", "가람시의 시장은 누구인가?", "김가람", "가람")),
-    article("뉴스", "오늘의 소식", qa("k5", "무슨 소식?", "오늘"), source="hankyung"),
+    page(
+        "가람시",
+        ask("k4", "김가람", "가람", question="가람시의 시장은 누구인가?"),
+        context="가람시의 시장은 김가람이다.",
+    ),
+    page("뉴스", ask("k5", "오늘", question="무슨 소식?"), context="오늘의 소식", source="hankyung"),
 ]
 
 

@@ -224,9 +224,3 @@ def test_a_prompt_with_more_words_than_the_context_is_found_before_the_model_is_
     assert problem.startswith(
         "reader.max_prompt_tokens: a prompt may have 974 tokens and its fixed words take "
     )
-
-
-def test_an_unknown_name_is_one_message() -> None:
-    known = re.escape("one of chat, plain, question_first, t5, a YAML file (.yaml, .yml), or keys, got chatt")
-    with pytest.raises(ValueError, match=f"prompt must be {known}"):
-        ReaderConfig(kind="echo", prompt="chatt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -142,15 +143,8 @@ def _of_text(value: Any) -> tuple[Any, str]:
         parsed = json.loads(plain)
     except (ValueError, RecursionError):
         parsed = _literal(plain)
-    texts = (
-        parsed
-        if isinstance(parsed, list | tuple)
-        else [*parsed.values()]
-        if isinstance(parsed, dict)
-        else [None]
-    )
     is_object = isinstance(parsed, dict) and {*parsed} & {"text", "value", "aliases"}
-    if is_object or (isinstance(parsed, list | tuple) and all(isinstance(item, str) for item in texts)):
+    if is_object or (isinstance(parsed, list) and all(isinstance(item, str) for item in parsed)):
         return parsed, READ_AS_LISTS
     return value, KEPT_AS_TEXTS if text[0] == "[" or (text[0] == "{" and "," in text) else ""
 
@@ -160,16 +154,15 @@ def _literal(text: str) -> Any:
 
     NumPy leaves out the commas, and Python joins two strings next to each other: items are read one by one.
     """
-    try:
+
+    def items_of(quoted: str) -> list[Any]:
+        return [ast.literal_eval(item) for item in _QUOTED.findall(quoted)]
+
+    with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
         if _LIST.fullmatch(text) and (text[0] != "(" or "," in _QUOTED.sub("", text)):
-            return [ast.literal_eval(item) for item in _QUOTED.findall(text)]
+            return items_of(text)
         if text.startswith("{"):
-            lists = _LIST.sub(
-                lambda match: repr([ast.literal_eval(one) for one in _QUOTED.findall(match[0])]), text
-            )
-            return ast.literal_eval(lists)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        pass
+            return ast.literal_eval(_LIST.sub(lambda match: repr(items_of(match[0])), text))
     return None
 
 

@@ -257,11 +257,10 @@ class _Loading:
         if count := question.num_empty_answers:
             self.diagnostics.warning("empty answers, left out", question.query_id, count=count)
         if not question.answers:
-            unread = unread_fields(record.values, [])
-            others = {"kilt": "question: input, ", "beir": "question: text, "}
-            fields = f"{others.get(form, '')}answers: {unread[0]}" if unread else ""
-            advice = f"Set question_fields: {{{fields}}} if this field has them" if unread else ""
-            advice = advice or "If there is none, mark it is_impossible: true to leave it out"
+            advice = "If there is none, mark it is_impossible: true to leave it out"
+            if unread := unread_fields(record.values, []):
+                other = {"kilt": "question: input, ", "beir": "question: text, "}.get(form, "")
+                advice = f"Set question_fields: {{{other}answers: {unread[0]}}} if this field has them"
             record.fault("queries without an answer", f"{label} has no answer. {advice}")
         for answer in question.answers:
             if not has_word(normalize_answer(answer)):

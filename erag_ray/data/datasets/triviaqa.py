@@ -28,13 +28,12 @@ def read_triviaqa(paths: list[str], query_ids: Collection[str], diagnostics: Dia
 def _entries(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
     num_before = diagnostics.num_errors
     content = read_json(path, diagnostics, _slimmed)
-    if diagnostics.num_errors > num_before:
-        return []
     data = content.get("Data") if isinstance(content, dict) else None
-    if not isinstance(data, list):
+    if isinstance(data, list):
+        return [entry for entry in data if isinstance(entry, dict)]
+    if diagnostics.num_errors == num_before:
         diagnostics.error(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list "Data"')
-        return []
-    return [entry for entry in data if isinstance(entry, dict)]
+    return []
 
 
 def _slimmed(values: dict[str, Any]) -> dict[str, Any] | None:

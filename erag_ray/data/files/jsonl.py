@@ -61,7 +61,7 @@ WHOLE = Span()
 def spans_of(path: str, num_bytes: int) -> list[Span]:
     """Spans of this number of bytes with whole lines; one span if the file is compressed or cannot be read."""
     try:
-        size = 0 if _is_gzip(path) else size_of(path)
+        size = 0 if start_of(path, len(_GZIP_MAGIC)) == _GZIP_MAGIC else size_of(path)
     except OSError:
         size = 0
     starts = range(0, size, num_bytes)
@@ -105,10 +105,6 @@ def text_start(path: str) -> str:
     except (OSError, EOFError, zlib.error):
         # the function that reads the file reports it
         return ""
-
-
-def _is_gzip(path: str) -> bool:
-    return start_of(path, len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def _lines_in(stream: IO[bytes], span: Span) -> Iterator[bytes]:

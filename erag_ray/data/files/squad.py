@@ -86,11 +86,10 @@ def page_keys(column: str) -> pl.Expr:
 def _articles(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
     num_before = diagnostics.num_errors
     content = read_json(path, diagnostics)
-    if diagnostics.num_errors > num_before:
-        return []
     data = content.get("data") if isinstance(content, dict) else None
-    if not isinstance(data, list) or not all(isinstance(article, dict) for article in data):
+    if isinstance(data, list) and all(isinstance(article, dict) for article in data):
+        return data
+    if diagnostics.num_errors == num_before:
         text = f'{path}: not in the format of SQuAD: it has no list of objects "data"'
         diagnostics.error(f"wrong {path}", text)
-        return []
-    return data
+    return []
