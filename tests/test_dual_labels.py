@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from gold import gold_of
-from input_files import article, qa
+from input_files import article, diagnosed, only_error, qa, without_errors
 from scripts import import_script
 
 from erag_ray.analyses.parts.formats import rows_of_text
@@ -19,6 +19,7 @@ from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.pages import read_pages
+from erag_ray.data.passages.splitters import Page
 from erag_ray.extras.papers.config import DualLabelsConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_labels, dual_probabilities, label_twice
 from erag_ray.retrieve.stage import retrieve
@@ -56,13 +57,16 @@ def klue(tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
+def all_pages(path: pathlib.Path, diagnostics: Diagnostics) -> list[Page]:
+    return [page for page, _ in read_pages(str(path), diagnostics)]
+
+
 # --- files ---
 
 
 def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    loaded = load_queries(klue, diagnostics, filters=["source=wikipedia"])
-    diagnostics.raise_errors()
+    loaded, diagnostics = diagnosed(load_queries, klue, filters=["source=wikipedia"])
+    assert diagnostics.errors == ()
     assert loaded.queries.select("query_id", "dataset", "answers").rows() == [
         ("k1", "klue-mrc-v1.1_dev", ["1874년"]),
         ("k2", "klue-mrc-v1.1_dev", ["박온린"]),
@@ -99,8 +103,7 @@ def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) ->
 )
 def test_what_is_wrong_with_a_klue_file_is_named(klue: pathlib.Path, content: str, named: str) -> None:
     klue.write_text(content)
-    diagnostics = Diagnostics()
-    load_queries(klue, diagnostics, format="klue")
+    _, diagnostics = diagnosed(load_queries, klue, format="klue")
     assert any(named in problem for problem in diagnostics.errors)
 
 
@@ -116,9 +119,7 @@ def test_what_has_no_title_or_no_text_is_no_page(
 ) -> None:
     paragraphs = [{"context": "b"}, {"context": context}]
     klue.write_text(json.dumps({"data": [{"title": title, "paragraphs": paragraphs}]}))
-    diagnostics = Diagnostics()
-    list(read_pages(str(klue), diagnostics))
-    assert diagnostics.errors == (f"{klue}:1: {named}",)
+    assert only_error(all_pages, klue) == f"{klue}:1: {named}"
 
 
 def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -133,11 +134,9 @@ def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path)
     frame.write_ndjson(tmp_path / "wiki_00.jsonl")
     expected = [("가람시", "가람시", ("가람시", "하나.", "둘.")), ("누리호", "누리호", ("누리호", "셋."))]
     for place in ("pages", "pages.parquet", "wiki_00.jsonl"):
-        diagnostics = Diagnostics()
-        found = [page for page, _ in read_pages(str(tmp_path / place), diagnostics)]
+        found = without_errors(all_pages, tmp_path / place)
         assert sorted((page.page_id, page.title, page.paragraphs) for page in found) == expected
-        assert diagnostics.errors == ()
-    contexts = [page.paragraphs for page, _ in read_pages(str(klue), Diagnostics())]
+    contexts = [page.paragraphs for page in without_errors(all_pages, klue)]
     assert contexts[0] == (
         "가람시",
         "가람시는 강가의 도시이다. 1874년에 세워졌다.",
@@ -148,8 +147,7 @@ def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path)
 def test_pages_without_a_title_or_a_text_are_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "pages.jsonl"
     path.write_text('{"title": "a"}\n{"text": "b"}\n{"title": "c", "text": 3}\n')
-    diagnostics = Diagnostics()
-    list(read_pages(str(path), diagnostics))
+    _, diagnostics = diagnosed(all_pages, path)
     assert sorted(problem.removeprefix(f"{path}:") for problem in diagnostics.errors) == [
         "1: text is missing; it must be a string",
         "2: title is missing; it must be a string or a whole number",

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from input_files import without_errors
 from polars.testing import assert_frame_equal
 from tiny import QUESTIONS, Tiny, compare, tables_text
 
@@ -22,7 +23,6 @@ from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.outputs import load_outputs
 from erag_ray.inputs.stage import prepare
 from erag_ray.store.schemas import (
@@ -279,9 +279,7 @@ def test_a_longer_list_of_a_log_replaces_its_beginning(tmp_path: pathlib.Path) -
     path = tmp_path / "log.jsonl"
     records = [{**FIRST, "depth": 1, "documents": ["d1"]}, {**FIRST, "depth": 3, "documents": ["d1", "d2"]}]
     path.write_text("\n".join(map(json.dumps, records)))
-    diagnostics = Diagnostics()
-    loaded = load_outputs([str(path)], [], [1, 3], diagnostics)
-    assert not diagnostics.num_errors
+    loaded = without_errors(load_outputs, [str(path)], [], [1, 3])
     assert loaded.entries.select("rank", "doc_id").rows() == [(1, "d1"), (2, "d2")]
     assert loaded.outputs["depth"].to_list() == [1, 3]
 
@@ -306,9 +304,7 @@ def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     path = tmp_path / "outputs.jsonl"
     path.write_text(done.stdout)
-    diagnostics = Diagnostics()
-    loaded = load_outputs([str(path)], [], [5], diagnostics)
-    assert not diagnostics.num_errors
+    loaded = without_errors(load_outputs, [str(path)], [], [5])
     assert loaded.outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2, None)]
     entries = loaded.entries.select("run_id", "query_id", "rank", "doc_id", "text")
     assert entries.rows() == [("rag", "q1", 1, "d1", "Ann built it.")]

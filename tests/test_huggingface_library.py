@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from input_files import without_errors
 from polars.testing import assert_frame_equal
 from tiny import QUESTIONS, RunJob, Tiny
 
 from erag_ray.data.datasets.queries import load_queries
-from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.store.fingerprints import NOT_LOCAL, file_stamp
 
@@ -90,9 +90,7 @@ def test_features_beyond_json_do_not_stop_a_job(library: Any, tmp_path: pathlib.
     )
     (tmp_path / "folder").mkdir()
     rows.write_parquet(tmp_path / "folder" / "train.parquet")
-    diagnostics = Diagnostics()
-    found = load_queries(f"hf:{tmp_path}/folder", diagnostics, slices=["day", "price", "picture", "score"])
-    assert not diagnostics.errors
+    found = without_errors(load_queries, f"hf:{tmp_path}/folder", slices=["day", "price", "picture", "score"])
     assert found.slices["value"].to_list() == ["2026-11-25", "1.50", str(b"\x89PNG"), "NaN"]
 
 

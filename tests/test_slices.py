@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from evaluated import framed, queries
 from evaluated import settings as settings_of
+from input_files import diagnosed, without_errors
 from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table
 
@@ -122,9 +123,7 @@ def test_values_are_texts_as_those_of_where(tmp_path: pathlib.Path) -> None:
         "flat",
         {"hops": [1]},
     ]
-    diagnostics = Diagnostics()
-    loaded = load_queries(write(tmp_path, *metas), diagnostics, slices=["meta.hops", "meta.hops"])
-    diagnostics.raise_errors()
+    loaded = without_errors(load_queries, write(tmp_path, *metas), slices=["meta.hops", "meta.hops"])
     assert loaded.slices["slice"].unique().to_list() == ["meta.hops"]
     assert loaded.slices["value"].to_list() == ["2", "2", "true", *["(none)"] * 5, "[1]"]
     kept = load_queries(write(tmp_path, *metas), Diagnostics(), filters=["meta.hops=2"], slices=["meta.hops"])
@@ -142,15 +141,12 @@ def test_values_are_texts_as_those_of_where(tmp_path: pathlib.Path) -> None:
 def test_a_path_that_no_record_has_or_that_groups_nothing_is_a_problem(
     tmp_path: pathlib.Path, slices: list[str], problem: str
 ) -> None:
-    diagnostics = Diagnostics()
-    load_queries(write(tmp_path, *[{"hops": 2}] * 51), diagnostics, slices=slices)
+    _, diagnostics = diagnosed(load_queries, write(tmp_path, *[{"hops": 2}] * 51), slices=slices)
     assert diagnostics.errors == (problem,)
 
 
 def test_fifty_values_are_not_too_many(tmp_path: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    assert load_queries(write(tmp_path, *[{}] * 50), diagnostics, slices=["id"]).slices.height == 50
-    assert diagnostics.errors == ()
+    assert without_errors(load_queries, write(tmp_path, *[{}] * 50), slices=["id"]).slices.height == 50
 
 
 # --- jobs ---

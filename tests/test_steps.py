@@ -9,6 +9,7 @@ import pathlib
 
 import polars as pl
 import pytest
+from input_files import without_errors
 from scripts import ROOT, python
 from several_datasets import three
 from tiny import (
@@ -30,7 +31,6 @@ from erag_ray.analyses.export import export
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.queries import sample
-from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.references import GOLD_PASSAGES
 from erag_ray.inference.planning.plan import end_to_end_lists
@@ -292,9 +292,7 @@ def test_exported_runs_read_back_in_the_same_order_and_qrels_hold_the_labels(com
     folder = pathlib.Path(compared.config.out) / "trec"
     runs = table(compared, RUNS_TABLE)
     for name in ("good", "bad"):
-        diagnostics = Diagnostics()
-        back = load_run(name, folder / f"{name}.trec", diagnostics)
-        assert not diagnostics.errors
+        back = without_errors(load_run, name, folder / f"{name}.trec")
         order = ["query_id", "rank", "doc_id"]
         expected = runs.filter(run_id=name).sort("query_id", "rank").select(order)
         assert back.select(order).rows() == expected.rows()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from erag_ray.data.files.diagnostics import Diagnostics
 
 
 def write(path: pathlib.Path, *records: object) -> pathlib.Path:
@@ -11,6 +15,25 @@ def write(path: pathlib.Path, *records: object) -> pathlib.Path:
     lines = [record if isinstance(record, str | bytes) else json.dumps(record) for record in records]
     path.write_bytes(b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines))
     return path
+
+
+def diagnosed(load: Callable[..., Any], *given: object, **options: object) -> tuple[Any, Diagnostics]:
+    """What a loader returns, and what is wrong by it."""
+    diagnostics = Diagnostics()
+    return load(*given, diagnostics, **options), diagnostics
+
+
+def without_errors(load: Callable[..., Any], *given: object, **options: object) -> Any:
+    """What a loader returns, by which nothing may be wrong."""
+    result, diagnostics = diagnosed(load, *given, **options)
+    assert diagnostics.errors == ()
+    return result
+
+
+def only_error(load: Callable[..., Any], *given: object, **options: object) -> str:
+    """The one error of a loader."""
+    (error,) = diagnosed(load, *given, **options)[1].errors
+    return error
 
 
 def kilt(

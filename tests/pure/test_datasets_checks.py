@@ -8,6 +8,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 from gold import gold_of
+from input_files import diagnosed
 
 from erag_ray.data.datasets.queries import COLUMNS, LoadedQueries, load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -38,9 +39,7 @@ def corpus_of(**texts: str) -> pl.DataFrame:
 
 
 def checked(*tables: pl.DataFrame, depth: int = 9) -> Diagnostics:
-    diagnostics = Diagnostics()
-    check_inputs(*tables, diagnostics, depth=depth)
-    return diagnostics
+    return diagnosed(check_inputs, *tables, depth=depth)[1]
 
 
 QUERIES = queries_of(q1=["a"], q2=["b"])
@@ -96,8 +95,7 @@ def test_ids_that_trec_files_cannot_hold_are_noted() -> None:
 
 
 def test_texts_of_empty_cells_are_noted() -> None:
-    diagnostics = Diagnostics()
-    note_empty_cells(QUERIES, corpus_of(p_d1=" nan", p_d2="None of it"), diagnostics)
+    _, diagnostics = diagnosed(note_empty_cells, QUERIES, corpus_of(p_d1=" nan", p_d2="None of it"))
     assert diagnostics.warnings == ("passages whose text looks like an empty cell (nan, None): 1 (d1)",)
 
 
@@ -195,8 +193,7 @@ def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
 
 def test_real_runs_of_hotpot500(data_folder: pathlib.Path) -> None:
     folder = data_folder / "hotpot500"
-    diagnostics = Diagnostics()
-    loaded = load_queries(folder / "queries.jsonl.gz", diagnostics)
+    loaded, diagnostics = diagnosed(load_queries, folder / "queries.jsonl.gz")
     entries = pl.concat(
         load_run(name, folder / "runs" / f"{name}.trec.gz", diagnostics)
         for name in ("bm25", "dense", "rerank")
@@ -222,8 +219,7 @@ def test_real_runs_of_hotpot500(data_folder: pathlib.Path) -> None:
 
 def test_real_questions_and_passages_of_kilt_mini(data_folder: pathlib.Path) -> None:
     folder = data_folder / "kilt_mini"
-    diagnostics = Diagnostics()
-    loaded = load_queries(sorted(folder.glob("queries.*.jsonl.gz")), diagnostics)
+    loaded, diagnostics = diagnosed(load_queries, sorted(folder.glob("queries.*.jsonl.gz")))
     corpus = load_passages(folder / "corpus.jsonl.gz", diagnostics)
     assert diagnostics.errors == ()
     assert corpus.height == 41_173
@@ -236,8 +232,7 @@ def test_real_questions_and_passages_of_kilt_mini(data_folder: pathlib.Path) -> 
 
 
 def test_real_impossible_question_of_klue(data_folder: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    loaded = load_queries(data_folder / "klue_mrc_sample" / "queries.jsonl", diagnostics)
+    loaded, diagnostics = diagnosed(load_queries, data_folder / "klue_mrc_sample" / "queries.jsonl")
     assert loaded.queries.height == 3
     assert diagnostics.errors == ()
     assert diagnostics.warnings == ("impossible questions, left out: 1 (klue-mrc-v1_dev_03566)",)

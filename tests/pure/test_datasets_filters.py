@@ -6,9 +6,10 @@ import json
 import pathlib
 
 import pytest
+from input_files import diagnosed
 from tiny import Tiny
 
-from erag_ray.data.datasets.queries import LoadedQueries, load_queries
+from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 
@@ -31,8 +32,7 @@ def files(tmp_path: pathlib.Path) -> list[str]:
 
 
 def kept(files: list[str], *filters: str) -> tuple[list[str], Diagnostics]:
-    diagnostics = Diagnostics()
-    loaded: LoadedQueries = load_queries(files, diagnostics, filters=filters)
+    loaded, diagnostics = diagnosed(load_queries, files, filters=filters)
     return loaded.queries["query_id"].to_list(), diagnostics
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from input_files import write
+from input_files import diagnosed, only_error, without_errors, write
 
 import erag_ray as er
 from erag_ray.api.questions import question_records
@@ -88,9 +88,8 @@ IMPOSSIBLE: list[Any] = [
 
 
 def loaded(path: object, **options: Any) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
-    diagnostics = Diagnostics()
-    queries = load_queries(path, diagnostics, **{"dataset": "nq", **options}).queries  # type: ignore[arg-type]
-    return queries, diagnostics.errors, diagnostics.warnings
+    questions, diagnostics = diagnosed(load_queries, path, **{"dataset": "nq", **options})
+    return questions.queries, diagnostics.errors, diagnostics.warnings
 
 
 @pytest.mark.parametrize(("fields", "answers", "note"), ANSWERS)
@@ -284,16 +283,12 @@ def test_passages_of_dpr_and_ms_marco_and_lists_of_passages(tmp_path: pathlib.Pa
     }
     for file, text in forms.items():
         (tmp_path / file).write_text(text)
-        diagnostics = Diagnostics()
-        corpus = load_passages(tmp_path / file, diagnostics)
-        assert diagnostics.errors == ()
+        corpus = without_errors(load_passages, tmp_path / file)
         assert corpus.select("doc_id", "title", "text").rows() == expected, file
     (tmp_path / "gz.tsv").write_bytes(gzip.compress(b"7\ta text\n8\tanother\n"))
     assert load_passages(tmp_path / "gz.tsv", Diagnostics())["text"].to_list() == ["a text", "another"]
     (tmp_path / "bad.tsv").write_text("7\ta\tb\tc\td\n")
-    diagnostics = Diagnostics()
-    load_passages(tmp_path / "bad.tsv", diagnostics)
-    (error,) = diagnostics.errors
+    error = only_error(load_passages, tmp_path / "bad.tsv")
     text = "1: 5 columns between tabs; expected id, text, title or id, text."
     assert error.startswith(f"{tmp_path}/bad.tsv:{text}")
 
@@ -335,9 +330,7 @@ def test_qrels_with_other_names_of_columns(header: str, grade: float, tmp_path: 
     (tmp_path / "a.json").write_text(json.dumps([row], indent=1))
     pl.DataFrame([row]).write_parquet(tmp_path / "a.parquet")
     for file in ("a.tsv", "a.jsonl", "a.json", "a.parquet"):
-        diagnostics = Diagnostics()
-        assert read_qrels([str(tmp_path / file)], diagnostics) == {"q7": ("d1",)}, file
-        assert diagnostics.errors == ()
+        assert without_errors(read_qrels, [str(tmp_path / file)]) == {"q7": ("d1",)}, file
 
 
 @pytest.mark.parametrize("separator", "\t,")
@@ -345,17 +338,13 @@ def test_qrels_may_stand_in_quotes(separator: str, tmp_path: pathlib.Path) -> No
     rows = [("query-id", "corpus-id", "score"), ("q,1", 'd"1', "1")]
     cells = [separator.join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
     (tmp_path / "qrels.csv").write_text("\n".join(cells))
-    diagnostics = Diagnostics()
-    assert read_qrels([str(tmp_path / "qrels.csv")], diagnostics) == {"q,1": ('d"1',)}
-    assert diagnostics.errors == ()
+    assert without_errors(read_qrels, [str(tmp_path / "qrels.csv")]) == {"q,1": ('d"1',)}
 
 
 def test_an_unknown_header_of_qrels_is_one_message(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("topic\tarticle\tusefulness\nq7\td1\t1\n")
-    diagnostics = Diagnostics()
-    read_qrels([str(path)], diagnostics)
-    (error,) = diagnostics.errors
+    error = only_error(read_qrels, [str(path)])
     text = "a header without known names of all three columns: topic, article, usefulness."
     assert error.startswith(f"{path}:1: {text}")
 

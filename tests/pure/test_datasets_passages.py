@@ -1,11 +1,12 @@
 """Passage files -> CORPUS."""
 
+import functools
 import gzip
 import pathlib
 
 import polars as pl
 import pytest
-from input_files import write
+from input_files import diagnosed, only_error, without_errors, write
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import load_passages
@@ -18,11 +19,7 @@ ROWS = [
 ]
 
 
-def problem_of(path: pathlib.Path, **options: object) -> str:
-    diagnostics = Diagnostics()
-    load_passages(path, diagnostics, **options)  # type: ignore[arg-type]
-    (problem,) = diagnostics.errors
-    return problem
+problem_of = functools.partial(only_error, load_passages)
 
 
 @pytest.fixture(params=["jsonl", "jsonl.gz", "parquet"])
@@ -39,8 +36,7 @@ def corpus_file(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathl
 
 
 def test_all_passages_in_file_order(corpus_file: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    corpus = load_passages(corpus_file, diagnostics)
+    corpus, diagnostics = diagnosed(load_passages, corpus_file)
     assert corpus.to_dicts() == ROWS
     assert diagnostics.errors == diagnostics.warnings == ()
     schemas.conform(corpus, schemas.CORPUS)
@@ -58,10 +54,8 @@ def test_all_passages_in_file_order(corpus_file: pathlib.Path) -> None:
 def test_only_wanted_passages_are_kept(
     corpus_file: pathlib.Path, doc_ids: list[str] | None, page_ids: list[str | None] | None, kept: list[str]
 ) -> None:
-    diagnostics = Diagnostics()
-    corpus = load_passages(corpus_file, diagnostics, doc_ids=doc_ids, page_ids=page_ids)
+    corpus = without_errors(load_passages, corpus_file, doc_ids=doc_ids, page_ids=page_ids)
     assert corpus["doc_id"].to_list() == kept
-    assert diagnostics.errors == ()
 
 
 def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) -> None:
@@ -71,13 +65,11 @@ def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) ->
         {"id": 5, "contents": "y"},
         {"doc_id": "d", "page_id": 7, "title": None, "text": "z"},
     )
-    diagnostics = Diagnostics()
-    assert load_passages(path, diagnostics).rows() == [
+    assert without_errors(load_passages, path).rows() == [
         ("b1", "b1", "T", "x"),  # a BEIR document is its own page
         ("5", None, "", "y"),
         ("d", "7", "", "z"),
     ]
-    assert diagnostics.errors == ()
 
 
 @pytest.mark.parametrize(
@@ -105,8 +97,7 @@ def test_repeated_doc_ids_over_files_are_named_also_where_not_wanted(tmp_path: p
     one = write(tmp_path / "one.jsonl", *ROWS, ROWS[0] | {"text": "again"})
     two = tmp_path / "two.parquet"
     pl.DataFrame(ROWS[2:]).write_parquet(two)
-    diagnostics = Diagnostics()
-    corpus = load_passages([one, two], diagnostics, doc_ids=["d1", "d3"])
+    corpus, diagnostics = diagnosed(load_passages, [one, two], doc_ids=["d1", "d3"])
     assert diagnostics.errors == (
         f"{one}:4: doc_id 'd3' repeats the one at {one}:1",
         f"{two}:1: doc_id 'd2' repeats the one at {one}:3",
@@ -120,8 +111,8 @@ def test_passages_without_text_are_noted(tmp_path: pathlib.Path) -> None:
     parquet = tmp_path / "corpus.parquet"
     pl.DataFrame(rows).write_parquet(parquet)
     for path in (parquet, write(tmp_path / "corpus.jsonl", *rows)):
-        diagnostics = Diagnostics()
-        assert load_passages(path, diagnostics).height == 2
+        corpus, diagnostics = diagnosed(load_passages, path)
+        assert corpus.height == 2
         assert diagnostics.warnings == ("passages without text: 1 (d1)",)
 
 
@@ -145,8 +136,8 @@ def test_parquet_rows_without_id_or_text(tmp_path: pathlib.Path) -> None:
         ROWS[0] | {"doc_id": "d9", "text": None},
     ]
     pl.DataFrame(rows).write_parquet(path)
-    diagnostics = Diagnostics()
-    assert load_passages(path, diagnostics).height == 3
+    corpus, diagnostics = diagnosed(load_passages, path)
+    assert corpus.height == 3
     assert diagnostics.errors == (
         f"{path}: row 4: doc_id is missing",
         f"{path}: row 5: doc_id is missing",

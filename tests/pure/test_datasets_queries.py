@@ -1,5 +1,6 @@
 """Query files -> QUERIES, PROVENANCE and gold_answers: every rule on a file of a few lines."""
 
+import functools
 import gzip
 import json
 import pathlib
@@ -12,9 +13,9 @@ from gold import gold_of
 from guides import section, table_rows
 from hypothesis import given
 from hypothesis import strategies as st
-from input_files import SEA, article, kilt, qa, write
+from input_files import SEA, article, diagnosed, kilt, only_error, qa, write
 
-from erag_ray.data.datasets.queries import LoadedQueries, load_queries
+from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.datasets.questions import QUERY_FORMATS, Question
 from erag_ray.data.datasets.tasks import Dataset, dataset_of_file, find_dataset
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -27,16 +28,8 @@ from erag_ray.data.runs.outputs import load_outputs
 from erag_ray.store import schemas
 from erag_ray.support.errors import InputError
 
-
-def load(*given: Any, **options: Any) -> tuple[LoadedQueries, Diagnostics]:
-    diagnostics = Diagnostics()
-    return load_queries(*given, diagnostics, **options), diagnostics
-
-
-def problem_of(path: pathlib.Path, **options: object) -> str:
-    """The only problem that loading finds."""
-    (problem,) = load(path, **options)[1].errors
-    return problem
+load = functools.partial(diagnosed, load_queries)
+problem_of = functools.partial(only_error, load_queries)
 
 
 def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> None:

@@ -1,5 +1,6 @@
 """Run files -> RUNS, KILT predictions included, and RUNS and LABELS -> TREC files."""
 
+import functools
 import gzip
 import json
 import pathlib
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from input_files import predicted, write
+from input_files import diagnosed, predicted, write
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.entries import RUN_COLUMNS
@@ -40,13 +41,11 @@ def lists_of(entries: pl.DataFrame) -> dict[str, list[str]]:
     return found
 
 
-def load(name: str, path: pathlib.Path, **options: str) -> tuple[pl.DataFrame, Diagnostics]:
-    diagnostics = Diagnostics()
-    return load_run(name, path, diagnostics, **options), diagnostics
+load = functools.partial(diagnosed, load_run)
 
 
-def problems_of(path: pathlib.Path, **options: str) -> tuple[str, ...]:
-    return load("bm25", path, **options)[1].errors
+def problems_of(path: pathlib.Path) -> tuple[str, ...]:
+    return load("bm25", path)[1].errors
 
 
 def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
@@ -328,8 +327,7 @@ def test_runs_to_trec_to_runs_keeps_the_order(lists: dict[str, list[str]], ties:
         path = pathlib.Path(folder) / f"run.{suffix}"
         written = trec_run(run_table(lists))
         path.write_bytes(gzip.compress(written) if suffix.endswith("gz") else written)
-        diagnostics = Diagnostics()
-        entries = load_run("mine", path, diagnostics, ties=ties)
+        entries, diagnostics = load("mine", path, ties=ties)
     assert diagnostics.warnings == ()
     assert lists_of(entries) == lists
     assert bool(diagnostics.errors) == (not lists)  # a run without lists is the only one that is refused

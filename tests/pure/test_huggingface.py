@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 import pytest
+from input_files import diagnosed, without_errors
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
@@ -66,16 +67,13 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str | None], object]
 
 
 def loaded(path: str, **options: object) -> tuple[pl.DataFrame, Diagnostics]:
-    diagnostics = Diagnostics()
-    return load_queries(path, diagnostics, **options).queries, diagnostics  # type: ignore[arg-type]
+    found, diagnostics = diagnosed(load_queries, path, **options)
+    return found.queries, diagnostics
 
 
 def test_fields_are_found_under_their_names_and_the_rest_stays_for_filters_and_slices(hub: object) -> None:
-    diagnostics = Diagnostics()
-    found = load_queries(
-        "hf:owner/facts:dev", diagnostics, fields=FIELDS, filters=["meta.hops=2"], slices=["meta.hops"]
-    )
-    assert not diagnostics.errors
+    options = {"fields": FIELDS, "filters": ["meta.hops=2"], "slices": ["meta.hops"]}
+    found = without_errors(load_queries, "hf:owner/facts:dev", **options)
     assert found.queries.select("query_id", "dataset", "question", "answers").rows() == [
         ("8", "facts", "who sold it", ["Bob"]),
         ("9", "facts", "who paid", ["Cid"]),

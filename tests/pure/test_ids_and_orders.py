@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from input_files import diagnosed, without_errors
 
 from erag_ray.api.documents import passage_table, run_table
 from erag_ray.api.questions import question_records
@@ -33,8 +34,7 @@ Outcome = tuple[dict[str, list[str]], str]
 
 
 def loaded(path: pathlib.Path) -> Outcome:
-    diagnostics = Diagnostics()
-    entries = load_run("mine", path, diagnostics)
+    entries, diagnostics = diagnosed(load_run, "mine", path)
     ids = entries.sort("query_id", "rank").group_by("query_id", maintain_order=True).agg("doc_id")
     return dict(ids.iter_rows()), "\n".join(diagnostics.errors)
 
@@ -250,8 +250,7 @@ def test_lists_in_another_order_than_ranks_or_scores_as_texts(tmp_path: pathlib.
 def test_single_lists_that_rise_are_named(tmp_path: pathlib.Path) -> None:
     lists = {"odd": RISING, **{f"q{number}": FALLING for number in range(9)}}
     by_parquet(tmp_path, lists)
-    diagnostics = Diagnostics()
-    load_run("mine", tmp_path / "run.parquet", diagnostics)
+    _, diagnostics = diagnosed(load_run, "mine", tmp_path / "run.parquet")
     (note,) = diagnostics.warnings
     assert note == "run 'mine': lists whose scores rise with the rank, which is used: 1 (odd)"
 
@@ -267,8 +266,7 @@ def test_a_rank_that_is_no_order_or_begins_with_0_causes_no_note(tmp_path: pathl
     for number, frame in enumerate(frames):
         run_table(frame, "mine").write_parquet(tmp_path / f"{number}.parquet")
     for file in (path, *tmp_path.glob("*.parquet")):
-        diagnostics = Diagnostics()
-        entries = load_run("mine", file, diagnostics)
+        entries, diagnostics = diagnosed(load_run, "mine", file)
         assert (diagnostics.errors, diagnostics.warnings) == ((), ())
         assert entries["doc_id"].to_list() == ["d0", "d1", "d2"] * 2
 
@@ -291,9 +289,7 @@ def test_of_two_runs_in_one_file_the_one_of_the_name_is_read(tmp_path: pathlib.P
     frame.write_parquet(tmp_path / "two.parquet")
     run_table(frame, "mine").write_parquet(tmp_path / "given.parquet")
     for file in (trec, tmp_path / "two.parquet", tmp_path / "given.parquet"):
-        diagnostics = Diagnostics()
-        assert load_run("dense", file, diagnostics)["doc_id"].to_list() == ["d2", "d2"]
-        assert diagnostics.errors == ()
+        assert without_errors(load_run, "dense", file)["doc_id"].to_list() == ["d2", "d2"]
         assert "no run 'mine'; the file has bm25, dense" in loaded(file)[1]
     records = [
         {"query_id": query, tag: run, "documents": [{"id": doc, "text": "t"}]}
@@ -322,8 +318,7 @@ def test_lists_numbered_from_0_for_questions_from_1(questions: Any, listed: Any,
         (entries, entries.clear(), "run"),
         (entries.clear(), entries, "outputs: run"),
     ):
-        diagnostics = Diagnostics()
-        check_numbering(queries, lists, given, diagnostics)
+        _, diagnostics = diagnosed(check_numbering, queries, lists, given)
         beginnings = [f"{words} 'mine' is of questions numbered from"] * is_refused
         assert [error[: len(words) + 37] for error in diagnostics.errors] == beginnings
 
@@ -334,10 +329,9 @@ def test_qrels_numbered_from_0_for_questions_from_1_are_refused(tmp_path: pathli
     for first, is_refused in ((0, True), (1, False)):
         text = "".join(f"{number} 0 d1 1\n" for number in range(first, first + 3))
         (tmp_path / "qrels.txt").write_text(text)
-        diagnostics = Diagnostics()
         qrels = [tmp_path / "qrels.txt"]
-        queries = load_queries(tmp_path / "q.jsonl", diagnostics, qrels=qrels, dataset="nq").queries
-        assert queries["query_id"].to_list() == ["1", "2", "3"]
+        found, diagnostics = diagnosed(load_queries, tmp_path / "q.jsonl", qrels=qrels, dataset="nq")
+        assert found.queries["query_id"].to_list() == ["1", "2", "3"]
         assert ["numbered from 0" in error for error in diagnostics.errors] == [True] * is_refused
 
 

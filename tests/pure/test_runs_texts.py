@@ -14,7 +14,7 @@ from gold import gold_of
 from guides import blocks, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from input_files import write
+from input_files import diagnosed, only_error, without_errors, write
 
 from erag_ray.analyses.contract import View
 from erag_ray.analyses.costs import OF_LATENCY
@@ -54,15 +54,11 @@ def parquet(folder: pathlib.Path, **changes: Any) -> pathlib.Path:
 
 
 def loaded(path: pathlib.Path) -> pl.DataFrame:
-    diagnostics = Diagnostics()
-    entries = load_run("r", path, diagnostics)
-    assert diagnostics.errors == ()
-    return entries
+    return without_errors(load_run, "r", path)
 
 
 def errors_of(path: pathlib.Path) -> tuple[str, ...]:
-    diagnostics = Diagnostics()
-    load_run("r", path, diagnostics)
+    _, diagnostics = diagnosed(load_run, "r", path)
     return tuple(text.replace(str(path), "FILE") for text in diagnostics.errors)
 
 
@@ -204,9 +200,8 @@ def test_two_texts_under_one_id_are_one_error_with_both_and_their_sources() -> N
             ("b", "q2", 3, "d3", "Three", "equal"),
         ]
     )
-    diagnostics = Diagnostics()
     corpus = corpus_of(("d2", "p", "Two", "from a file"), ("d3", "p", "Other", "equal"))
-    with_texts(corpus, entries, diagnostics)
+    _, diagnostics = diagnosed(with_texts, corpus, entries)
     assert [error.partition(". Give each ")[0] for error in diagnostics.errors] == [
         "document 'd2' has two texts: 'from a file' (the passages) and 'from a list' (run 'b', query 'q2', rank 2)",
         "document 'd1' has two texts: '...t is shown of them, and this' (run 'a', query 'q1', rank 1) and "
@@ -216,25 +211,22 @@ def test_two_texts_under_one_id_are_one_error_with_both_and_their_sources() -> N
 
 
 def test_a_blank_title_is_unknown_and_does_not_contradict() -> None:
-    diagnostics = Diagnostics()
     of_b = [("b", "q", 1, "d1", "One", "one"), ("b", "q", 2, "d2", None, "two")]
     entries = entries_of([("a", "q", 1, "d1", " ", "one"), *of_b])
-    assert with_texts(corpus_of(("d2", "p", "Two", "two")), entries, diagnostics).rows() == [
+    assert without_errors(with_texts, corpus_of(("d2", "p", "Two", "two")), entries).rows() == [
         ("d2", "p", "Two", "two"),
         ("d1", None, "One", "one"),
     ]
-    assert diagnostics.errors == ()
 
 
 def test_lists_without_texts_leave_the_passages_as_they_are(tmp_path: pathlib.Path) -> None:
     corpus = corpus_of(("d1", "p", "", " "))
     assert with_texts(corpus, entries_of([("a", "q", 1, "d1", None, None)]), Diagnostics()) is corpus
     # and there must be some
-    diagnostics = Diagnostics()
-    load_corpus([], entries_of([("a", "q", 1, "d1", None, None)]), diagnostics, gold=gold_of())
-    assert diagnostics.errors == (
+    error = only_error(load_corpus, [], entries_of([("a", "q", 1, "d1", None, None)]), gold=gold_of())
+    assert error == (
         "passages: none are given, and the lists have ids without texts (run 'a', query 'q': 'd1'). Set passages "
-        "to the texts of the documents, or give lists with texts",
+        "to the texts of the documents, or give lists with texts"
     )
 
 
@@ -251,8 +243,7 @@ TEXTS = st.sampled_from(["a", "b"])
 def test_the_union_holds_each_document_once_or_names_it(documents: Any, passages: Any) -> None:
     corpus = corpus_of(*((doc_id, "p", title or "", text) for doc_id, title, text in passages))
     entries = entries_of([("r", "q", rank, *row) for rank, row in enumerate(documents, 1)])
-    diagnostics = Diagnostics()
-    found = with_texts(corpus, entries, diagnostics)
+    found, diagnostics = diagnosed(with_texts, corpus, entries)
     titles: dict[str, list[str]] = {}
     texts: dict[str, list[str]] = {}
     for doc_id, title, text in [*passages, *documents]:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from input_files import without_errors
 
 from erag_ray.data.datasets.queries import load_queries
-from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, make_district
 from erag_ray.extras.world.files import (
@@ -109,9 +109,7 @@ def test_pages_are_records_of_kilts_knowledge_source(world: pathlib.Path) -> Non
 
 
 def test_the_task_files_load_as_datasets_with_their_own_scores(world: pathlib.Path) -> None:
-    diagnostics = Diagnostics()
-    loaded = load_queries([str(world / file_name(task, dev=True)) for task in TASKS], diagnostics)
-    diagnostics.raise_errors()
+    loaded = without_errors(load_queries, [str(world / file_name(task, dev=True)) for task in TASKS])
     scores = dict(loaded.queries.select("dataset", "score").unique().iter_rows())
     spans = dict.fromkeys(["nq", "triviaqa", "hotpotqa"], "exact_match")
     assert scores == {**spans, "fever": "accuracy", "wow": "token_f1"}
