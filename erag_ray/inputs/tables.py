@@ -177,14 +177,12 @@ def resolve_gold(
         text = "gold passages, not used: they name documents of one corpus, and the runs search several"
     diagnostics.warn_each(text, missing)
     named_pages = provenance.drop_nulls("page_id")
-    pages = (
-        documents.join(named_pages, on="query_id", how="anti", maintain_order="left")
-        if are_pages
-        else named_pages.clear()
+    pages = documents.filter(pl.lit(are_pages)).join(
+        named_pages, on="query_id", how="anti", maintain_order="left"
     )
     null = pl.lit(None, pl.String)
     parts = [
-        documents.with_columns(page_id=null) if is_one_corpus else named_pages.clear(),
+        documents.filter(pl.lit(is_one_corpus)).with_columns(page_id=null),
         pages.with_columns(doc_id=null, rank=pl.col("rank") + pl.len().over("query_id").cast(pl.Int32)),
         named_pages,
     ]

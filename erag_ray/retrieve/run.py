@@ -16,7 +16,7 @@ import pyarrow as pa
 from erag_ray.config.inputs import QuestionKeys
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.data.runs.entries import as_entries
-from erag_ray.data.runs.orders import BY_RANK, rising_fault
+from erag_ray.data.runs.orders import rising_fault
 from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
 from erag_ray.store.fingerprints import fingerprint, provenance_of_code
 from erag_ray.store.folder import Folder, as_frame
@@ -257,8 +257,8 @@ class InMemory(Retriever):
                 done += batch.height
                 on_progress(done)
         lists = pl.concat(parts, how="diagonal")
-        if fault := rising_fault(lists):
-            raise InputError([f"{name}: {fault.text}. {BY_RANK}"])
+        if fault := rising_fault(lists, name):
+            raise InputError([fault])
         return lists
 
 

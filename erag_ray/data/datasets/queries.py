@@ -277,7 +277,7 @@ class _Loading:
         if properties is None:
             properties = Dataset()
             text = f"unknown data set {name!r}: treated as question answering"
-            self.diagnostics.warning(text + self._scored_by(name, properties))
+            self.diagnostics.warning(text + self._scored_by(properties))
         if self.datasets.setdefault(name, properties) != properties:
             record.fault(
                 "mixed tasks",
@@ -292,9 +292,9 @@ class _Loading:
             return
         text = f"data set {name!r}, named after its file, is taken for {key} ({properties.family}s)"
         advice = "Set dataset to another name, or score, for other rules"
-        self.diagnostics.warning(f"{text}{self._scored_by(name, properties)}. {advice}")
+        self.diagnostics.warning(f"{text}{self._scored_by(properties)}. {advice}")
 
-    def _scored_by(self, name: str, properties: Dataset) -> str:
+    def _scored_by(self, properties: Dataset) -> str:
         return f", scored by {self.rule.score(properties)}" if self.is_scored else ""
 
     def check_qrels(self, paths: list[str]) -> None:
@@ -343,10 +343,11 @@ class _Loading:
             query_id, name = question.query_id, str(question.dataset)
             row = (query_id, name, question.text, list(question.answers), datasets[name].score)
             rows["queries"].append(row)
-            gold = [*((None, doc) for doc in question.gold), *((page, None) for page in question.pages)]
+            sets = [(output, page) for output, pages in enumerate(question.page_sets) for page in pages]
+            distinct = dict.fromkeys(page for _, page in sets)
+            gold = [*((None, doc) for doc in question.gold), *((page, None) for page in distinct)]
             rows["provenance"] += [(query_id, rank, *ids) for rank, ids in enumerate(gold, 1)]
-            sets = enumerate(question.page_sets)
-            rows["page_sets"] += [(query_id, output, page) for output, pages in sets for page in pages]
+            rows["page_sets"] += [(query_id, *page_of_set) for page_of_set in sets]
             rows["evidence"] += [(query_id, span) for span in question.evidence]
             rows["facts"] += [(query_id, number, list(fact)) for number, fact in enumerate(question.facts, 1)]
         rows["slices"] += self.slices.rows

@@ -61,11 +61,6 @@ class Question:
     notes: tuple[str, ...] = ()
     facts: Facts = ()
 
-    @property
-    def pages(self) -> tuple[str, ...]:
-        """All gold pages, without duplicates."""
-        return tuple(dict.fromkeys(page for pages in self.page_sets for page in pages))
-
     def with_page_keys(self) -> Question:
         """Return the question with its gold pages by `page_key`, the form in which pages are compared."""
         sets = (dict.fromkeys(filter(None, map(page_key, pages))) for pages in self.page_sets)

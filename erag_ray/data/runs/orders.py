@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import polars as pl
 
 from erag_ray.data.runs.entries import RunFile
@@ -26,13 +24,6 @@ BY_RANK = (
 )
 
 
-class RisingFault(NamedTuple):
-    """A fault of the scores of a run; ``line`` is the first line, if known."""
-
-    line: int | None
-    text: str
-
-
 def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) -> bool:
     """Record an error and return True if scores rise with the rank in nearly all lists of a run.
 
@@ -43,36 +34,40 @@ def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) ->
         ranked: ``query_id``, ``rank`` (a number: the order that the lists claim), ``score``, and ``line``, if known.
         advice: the consequence and what to do.
     """
-    if (fault := rising_fault(ranked)) is None:
-        if advice == BY_RANK:
-            rising = _lists(ranked).filter(pl.col("rises") & (pl.col("steps") > 1))["query_id"]
-            kind = f"run {file.name!r}: lists whose scores rise with the rank, which is used"
-            file.diagnostics.warn_each(kind, rising)
-        return False
-    location = f"{file.path}:{fault.line}" if fault.line else file.path
-    text = f"{location}: run {file.name!r}: {fault.text}. {advice}"
-    file.diagnostics.error(f"scores that rise with the rank in run {file.name!r}", text)
-    return True
+    run = f"run {file.name!r}"
+    if fault := rising_fault(ranked, run, advice, path=file.path):
+        file.diagnostics.error(f"scores that rise with the rank in {run}", fault)
+    elif advice == BY_RANK:
+        rising = _lists(ranked).filter(pl.col("rises") & (pl.col("steps") > 1))["query_id"]
+        file.diagnostics.warn_each(f"{run}: lists whose scores rise with the rank, which is used", rising)
+    return bool(fault)
 
 
-def rising_fault(ranked: pl.DataFrame) -> RisingFault | None:
-    """Return the first line (if known) and a text about lists whose scores rise; None if they do not, or too few."""
+def rising_fault(ranked: pl.DataFrame, name: str, advice: str = BY_RANK, *, path: str = "") -> str:
+    """Return the message about lists whose scores rise, "" if they do not, or too few.
+
+    Args:
+        ranked: as for `report_rising`.
+        name: of the run.
+        advice: the consequence and what to do.
+        path: of the run's file, if it has one; the first line is named too, if known.
+    """
     lists = _lists(ranked)
     rising = lists.filter("rises")
     rows = ranked.join(rising, on="query_id", how="semi", maintain_order="left")
     are_ranks = rows.select((pl.col("rank") == pl.col("score")).all()).item()
     # a single list of two documents is too little evidence, unless its scores are its ranks
     if rising.height < RISING_FRACTION * max(lists.height, 1) or not (are_ranks or rising["steps"].sum() > 1):
-        return None
+        return ""
     first = rows.filter(query_id=rising["query_id"][0]).drop_nulls("score").sort("rank").head(NUM_SHOWN)
     pairs = ", ".join(
         f"rank {rank:.10g} score {score:.10g}" for rank, score in first.select("rank", "score").iter_rows()
     )
     lines = f" (lines {', '.join(map(str, first['line']))})" if "line" in first.columns else ""
     what = "are ranks" if are_ranks else "rise with the rank"
+    location = ":".join([path, str(first["line"][0])]) if lines else path
     text = f"scores {what} in {rising.height:,} of {lists.height:,} lists, such as query {first['query_id'][0]!r}: "
-    text += f"{pairs}{lines}"
-    return RisingFault(int(first["line"][0]) if lines else None, text)
+    return ": ".join([*filter(None, [location]), name, f"{text}{pairs}{lines}. {advice}"])
 
 
 def _lists(ranked: pl.DataFrame) -> pl.DataFrame:

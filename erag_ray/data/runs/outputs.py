@@ -19,7 +19,7 @@ from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, IdKeys
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
 from erag_ray.data.runs.entries import ENTRY_COLUMNS
-from erag_ray.data.runs.orders import BY_RANK, rising_fault
+from erag_ray.data.runs.orders import rising_fault
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.store.schemas import GIVEN
 
@@ -69,8 +69,8 @@ def load_outputs(
     schema = {name: ENTRY_COLUMNS[name] for name in LIST_COLUMNS}
     entries = pl.DataFrame(documents, schema=schema, orient="row")
     for (name,), ranked in entries.group_by("run_id", maintain_order=True):
-        if fault := rising_fault(ranked):
-            diagnostics.error("scores that rise", f"outputs of run {name!r}: {fault.text}. {BY_RANK}")
+        if fault := rising_fault(ranked, f"outputs of run {name!r}"):
+            diagnostics.error("scores that rise", fault)
     outputs = pl.DataFrame(rows, schema=pl.DataFrame(GIVEN.empty()).schema)
     return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal"))
 

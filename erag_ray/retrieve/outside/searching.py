@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.data.files.documents import Document, ListIds
-from erag_ray.data.runs.orders import BY_RANK, rising_fault
+from erag_ray.data.runs.orders import rising_fault
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.outside.adapters import Search
 from erag_ray.store.fingerprints import new_job_id
@@ -169,9 +169,8 @@ class Searching:
     def _raise_rising(self) -> None:
         """Raise a `JobError` if the scores of nearly all lists rise from the first document to the last."""
         rows = pl.DataFrame(self.rows, schema=SEARCHED_COLUMNS, orient="row")
-        if fault := rising_fault(pl.concat([*self.parts, rows])):
-            text = f"{self.name}: {fault.text}. {BY_RANK}"
-            raise JobError(f"{text} Then change revision, so that all questions are asked again")
+        if fault := rising_fault(pl.concat([*self.parts, rows]), self.name):
+            raise JobError(f"{fault} Then change revision, so that all questions are asked again")
 
     def _raise_failures(self, num_queries: int) -> None:
         """Raise a `JobError` that names the questions that failed, if there are any."""
