@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 import pytest
 from crashes import ROOT, environment
+from input_files import without_errors
 from object_store import KEY, SECRET, Server
 from scripts import python
 from tiny import Tiny, compare, job_command, passage_line
@@ -161,11 +162,8 @@ def test_qrels_and_triviaqas_questions(s3: str) -> None:
     qrels = put(b"query-id\tcorpus-id\tscore\nq3\td1\t1\n", s3, "qrels.tsv")
     kilt = put(QUERIES_FILE.encode().splitlines()[0], s3, "triviaqa-dev-kilt.jsonl")
     beir = put(BEIR_FILE.replace("q1", "q3").encode(), s3, "queries.jsonl")
-    diagnostics = Diagnostics()
-    loaded = load_queries(
-        [kilt, beir], diagnostics, triviaqa_questions=trivia, qrels=qrels, score="exact_match"
-    )
-    assert diagnostics.errors == ()
+    keys = {"triviaqa_questions": trivia, "qrels": qrels, "score": "exact_match"}
+    loaded = without_errors(load_queries, [kilt, beir], **keys)
     assert loaded.queries["question"].to_list() == ["who?", "who?"]
     assert loaded.provenance["doc_id"].to_list() == ["d1"]
 
@@ -315,8 +313,7 @@ def test_who_may_not_ask_is_told_without_the_secret(
 def test_a_store_that_is_busy_is_asked_again(s3: str, s3_server: Server) -> None:
     place = put(RUN_FILE.encode(), s3, "run.trec")
     s3_server.throttled = 2
-    assert load_run("r", place, diagnostics := Diagnostics()).height == 3
-    assert not diagnostics.errors
+    assert without_errors(load_run, "r", place).height == 3
     assert s3_server.throttled == 0
 
 

@@ -111,9 +111,8 @@ def test_answers_are_read_from_their_common_fields_and_forms(
 def test_unanswerable_questions_are_left_out_by_every_door(answers: Any, tmp_path: pathlib.Path) -> None:
     records = [
         {**SEVEN, "answers": SQUAD if isinstance(answers, dict) else str(SQUAD)},
-        {"id": "q8", "question": "?"},
+        {"id": "q8", "question": "?", "answers": answers},
     ]
-    records[1]["answers"] = answers
     write(tmp_path / "q.jsonl", *records)
     (tmp_path / "list.json").write_text(json.dumps(records, indent=1))
     (tmp_path / "list.json.gz").write_bytes(gzip.compress(json.dumps(records).encode()))
@@ -142,9 +141,8 @@ def test_unanswerable_questions_are_left_out_by_every_door(answers: Any, tmp_pat
 def test_marks_of_questions_without_an_answer(marks: dict[str, Any], tmp_path: pathlib.Path) -> None:
     records = [
         {**SEVEN, "answers": ["Ruhr"], **dict.fromkeys(marks)},
-        {"id": "q8", "question": "?", "answers": []},
+        {"id": "q8", "question": "?", "answers": [], **marks},
     ]
-    records[1] |= marks
     for rows in (records, question_records(pd.DataFrame(records, dtype=object)).records):
         queries, errors, notes = loaded(write(tmp_path / "q.jsonl", *rows))
         assert (errors, notes) == ((), ("impossible questions, left out: 1 (q8)",))
