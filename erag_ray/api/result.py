@@ -11,10 +11,11 @@ import rich.console
 
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.every import all_tables
+from erag_ray.analyses.means import MEANS
 from erag_ray.report.build import build_report
 from erag_ray.report.console import print_report
 from erag_ray.report.load import load
-from erag_ray.store.schemas import OF_STAGES
+from erag_ray.store.schemas import LABELS, OF_STAGES
 from erag_ray.store.tables import TableStore
 
 WIDTH = 100
@@ -43,6 +44,16 @@ class Result:
     def __init__(self, out: str) -> None:
         self.out = out
         self._results: Results = load(out)
+
+    @property
+    def means(self) -> pl.DataFrame:
+        """MEANS: measures and end-to-end scores of each run, with intervals."""
+        return self._results[MEANS]
+
+    @property
+    def labels(self) -> pl.DataFrame:
+        """LABELS: the usefulness of each document, by annotator."""
+        return self._results[LABELS]
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         if name.startswith("_") or name not in self._tables:
