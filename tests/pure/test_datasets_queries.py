@@ -155,10 +155,7 @@ BAD_RECORDS: list[tuple[Any, str]] = [
     (kilt("q2", gold_doc_ids=[None]), "gold_doc_ids is [None]"),
     (kilt("q2", gold_doc_ids=0), "gold_doc_ids is 0; it must be a list of ids"),
     ({**ANN, "output": [{"answer": "a", "provenance": False}]}, "provenance is False; it must be a list"),
-    (
-        {**ANN, "output": [{"answer": "a", "provenance": {}}, {"provenance": "x"}]},
-        "provenance is 'x'; it must",
-    ),
+    ({**ANN, "output": [{"answer": "a", "provenance": {}}, {"provenance": "x"}]}, "provenance is 'x'; it"),
     ({**ANN, "output": [{"answer": "a"}, {"answer": 3}]}, "answer 3 must be"),
     ({"id": "q2", "question": "?", "answers": ["a", 1874]}, "answer 1874 must be a string"),
     (kilt("q2", task="fact"), "task 'fact' differs"),
@@ -166,9 +163,12 @@ BAD_RECORDS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("second", "message"), BAD_RECORDS)
-def test_bad_record_is_named_by_line(tmp_path: pathlib.Path, second: Any, message: str) -> None:
-    path = write(tmp_path / "mine.jsonl", kilt(task="qa"), second)
-    assert load(path)[1].errors[0].startswith(f"{path}:2: {message.format(path=path)}")
+def test_bad_record_is_named_and_counts_once(tmp_path: pathlib.Path, second: Any, message: str) -> None:
+    _, diagnostics = load(path := write(tmp_path / "mine.jsonl", kilt(task="qa"), second))
+    assert diagnostics.errors[0].startswith(f"{path}:2: {message.format(path=path)}")
+    if isinstance(second, dict) and second.get("id") == "q2":
+        many = [{**second, "id": f"q{number}"} for number in range(2, 10)]
+        assert load(write(path, kilt(task="qa"), *many))[1].num_errors == 8 * diagnostics.num_errors
 
 
 @pytest.mark.parametrize("key", ["id", "input", "output", "meta", "gold_doc_ids"])

@@ -126,6 +126,7 @@ def kilt_question(record: Record) -> Question:
     Aliases are further entries of ``output``; an entry may have only an answer or only provenance.
     """
     outputs = record.objects("output")
+    sources = [record.objects("provenance", entry) for entry in outputs]
     given = gold_answers(
         {
             "answers": [entry["answer"] for entry in outputs if entry.get("answer") is not None],
@@ -140,17 +141,17 @@ def kilt_question(record: Record) -> Question:
         given._replace(is_impossible=any(map(is_impossible, marks))),
         query_id=record.identifier("id"),
         text=record.text("input", optional=True),
-        page_sets=tuple(pages for entry in outputs if (pages := _kilt_pages(record, entry))),
-        evidence=_kilt_evidence(record, outputs),
+        page_sets=tuple(pages for of_output in sources if (pages := _kilt_pages(record, of_output))),
+        evidence=_kilt_evidence(source for of_output in sources for source in of_output),
         dataset=record.text("kilt_task", optional=True) or None,
         task=record.text("task", optional=True) or None,
     )
 
 
-def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
-    """Return the pages of one output."""
+def _kilt_pages(record: Record, sources: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the pages in the provenance of one output."""
     pages = []
-    for source in record.objects("provenance", entry):
+    for source in sources:
         page = identifier(source.get("wikipedia_id"))
         if page is None and source.get("wikipedia_id") is not None:
             record.fault("wrong wikipedia_id", f"wikipedia_id is {shown(source['wikipedia_id'])}")
@@ -158,14 +159,13 @@ def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
     return tuple(pages)
 
 
-def _kilt_evidence(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, ...]:
+def _kilt_evidence(sources: Iterable[dict[str, Any]]) -> tuple[str, ...]:
     """Return the spans under ``meta.evidence_span`` of the provenance; values that are not strings are ignored."""
     spans: list[Any] = []
-    for entry in outputs:
-        for source in record.objects("provenance", entry):
-            meta = source.get("meta")
-            value = meta.get("evidence_span") if isinstance(meta, dict) else None
-            spans += value if isinstance(value, list) else [value]
+    for source in sources:
+        meta = source.get("meta")
+        value = meta.get("evidence_span") if isinstance(meta, dict) else None
+        spans += value if isinstance(value, list) else [value]
     return _distinct(span for span in spans if isinstance(span, str))
 
 
