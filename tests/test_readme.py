@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 # what a small machine without a hub, a cluster and a GPU has in its place
 REPLACED = {
     "/models/t5-small-fid-nq": "jobs/demo/reader",
+    "/models/t5-tiny-fid-nq": "models/t5",
     "HuggingFaceTB/SmolLM2-135M-Instruct": "models/chat",
     "facebook/contriever": "models/contriever",
     "cross-encoder/ms-marco-MiniLM-L6-v2": "models/cross-encoder",
@@ -49,8 +50,7 @@ REPLACED = {
     "--num_passages 100000": "--num_passages 1000",
     "--bf16 true": "",
 }
-# hours on a small machine, an exit code that depends on the data, or labels above 0, which a small reader does not
-# give: only their keys are checked
+# hours, an exit code that depends on the data, or labels above 0, which a small reader lacks: only keys are checked
 TOO_LONG = ("dual_labels", "export", "gate")
 
 
