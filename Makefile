@@ -47,14 +47,14 @@ reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again 
 
 test: .venv/installed  ## the fast tests, parity with outside implementations included, in two processes of a thread each
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: .venv/installed  ## the tests of rooms without I/O, models and Ray: under a minute
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/pure
 
 test-avx2: .venv/installed  ## the tests of models as on a CPU without AVX-512, whose sums differ in the last bits: minutes
 	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder tests/parity/test_generate.py \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/parity/test_generate.py \
 	tests/test_attention.py tests/test_int8.py tests/test_models*.py tests/test_pretended_gpu.py tests/test_t5_*.py \
 	tests/test_vllm.py tests/test_whole_walk.py tests/test_word_cache.py
 
@@ -67,7 +67,7 @@ test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra
 
 test-long: .venv/installed  ## the tests of seconds to half a minute, whole jobs most of them, in two processes: minutes
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder -m long
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m long
 
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow

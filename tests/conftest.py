@@ -35,14 +35,9 @@ hypothesis.settings.register_profile("no_clock", deadline=None)
 hypothesis.settings.load_profile("no_clock")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several workers one starts a Ray and runs all that needs it, first of all; the rest is dealt out by files."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        with_ray = {item for item in items if "local_ray" in getattr(item, "fixturenames", ())}
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group("ray" if item in with_ray else item.path.name))
-        items.sort(key=lambda item: item not in with_ray)
+    """Files that need a Ray come first: they take longest, and short ones at the end are shared out more evenly."""
+    items.sort(key=lambda item: "local_ray" not in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(autouse=True, scope="session")

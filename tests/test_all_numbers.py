@@ -214,7 +214,7 @@ def test_the_oracle_computes_every_sealed_table_of_the_demo(tmp_path: pathlib.Pa
     for job, name, more in (
         ("world", "world", []),
         ("retrieve", "runs", []),
-        ("compare", "compare", ["--num_permutations", "200", "--num_resamples", "200"]),
+        ("compare", "compare", ["--num_permutations=200", "--num_resamples=200", "--cpus_per_reader=1"]),
     ):
         command = [sys.executable, f"jobs/{job}.py", "--config", f"jobs/demo/{name}.yaml", *more]
         done = subprocess.run(command, cwd=tmp_path, env=env, check=False, capture_output=True, text=True)

@@ -147,10 +147,7 @@ FAULTS: list[dict[str, Callable[[Link], None]]] = [
 
 @pytest.mark.parametrize("faults", FAULTS, ids=", ".join)
 def test_every_request_is_read_once_whatever_the_link_does(
-    link: Link,
-    worker: psutil.Process,
-    tmp_path: pathlib.Path,
-    faults: dict[str, Callable[[Link], None]],
+    link: Link, worker: psutil.Process, tmp_path: pathlib.Path, faults: dict[str, Callable[[Link], None]]
 ) -> None:
     def come() -> None:
         readers = [process for process in worker.children(recursive=True) if is_reader(process)]

@@ -39,28 +39,54 @@ KEYS_OF = {
     "credit": ["--credits", "[leave_one_out]"],
     "track": ["--track", "mlflow"],
 }
-IMPORT_ALL = """
-import importlib, pkgutil
-import erag_ray
-
-assert erag_ray.__file__.startswith({folder!r}), erag_ray.__file__
-for module in pkgutil.walk_packages(erag_ray.__path__, "erag_ray."):
-    importlib.import_module(module.name)
-"""
+WITHOUT_EACH = """
+import contextlib, importlib, io, json, os, pkgutil, runpy, sys, traceback
 
 
-HELP_OF_JOBS = """
-import contextlib, io, json, runpy, sys
+def import_all():
+    package = importlib.import_module("erag_ray")
+    for module in pkgutil.walk_packages(package.__path__, "erag_ray."):
+        importlib.import_module(module.name)
+    return package.__file__
 
-ended = {}
-for job in sys.argv[1:]:
-    sys.argv = [job, "--help"]
+
+def run(job, *words):
+    sys.argv = [job, *words]
     with contextlib.redirect_stderr(io.StringIO()) as said:
         try:
             runpy.run_path(f"jobs/{job}.py", run_name="__main__")
         except SystemExit as end:
-            ended[job] = end.code, said.getvalue()
-print(json.dumps(ended))
+            return end.code, said.getvalue()
+    return 0, said.getvalue()
+
+
+def check(folder, out, asked):
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    file = import_all()
+    ended = {name[:-3]: run(name[:-3], "--help") for name in sorted(os.listdir("jobs")) if name.endswith(".py")}
+    report = run("report", "--out", out)
+    with open(f"{out}/report.md") as text:
+        report = [*report, text.read()]
+    asking = run("evaluate", "--out", f"{folder}/other", *asked) if asked else None
+    with open("ended.json", "w") as result:
+        json.dump({"file": file, "jobs": ended, "report": report, "asking": asking}, result)
+
+
+# the packages that the core and the extras need are imported once, for all copies
+import_all()
+for name in [name for name in sys.modules if name.partition(".")[0] == "erag_ray"]:
+    del sys.modules[name]
+out, copies = sys.argv[1], json.loads(sys.argv[2])
+for folder, asked in copies.items():
+    if not (child := os.fork()):
+        try:
+            check(folder, out, asked)
+        except BaseException:
+            with open(f"{folder}/ended.json", "w") as result:
+                json.dump({"error": traceback.format_exc()}, result)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
 
 
@@ -104,33 +130,44 @@ class Copy:
         return python(*command, cwd=self.folder, env=environment)
 
 
+@pytest.fixture(scope="module")
+def copies(
+    finished_tiny: tuple[Tiny, pathlib.Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, pathlib.Path], str]:
+    """A copy of the package without each extra, with what its jobs ended with; and a finished job's report."""
+    tiny, _ = finished_tiny
+    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    folders = {extra: tmp_path_factory.mktemp(extra) for extra in EXTRAS}
+    for extra, folder in folders.items():
+        Copy(folder).delete(extra)
+    asked = {str(folder): KEYS_OF.get(extra) for extra, folder in folders.items()}
+    done = python("-c", WITHOUT_EACH, tiny.config.out, json.dumps(asked), env={**os.environ, **ENVIRONMENT})
+    assert done.returncode == 0, done.stderr
+    return folders, report
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_everything_else_works_without_an_extra(extra: str, compared: Tiny, tmp_path: pathlib.Path) -> None:
-    report = pathlib.Path(compared.config.out, "report.md").read_text()
-    copy = Copy(tmp_path / "copy")
-    copy.delete(extra)
-    done = copy.run("-c", IMPORT_ALL.format(folder=str(copy.folder)))
-    assert done.returncode == 0, done.stderr
-    done = copy.run("jobs/report.py", "--out", compared.config.out)
-    assert done.returncode == 0, done.stderr
-    assert pathlib.Path(compared.config.out, "report.md").read_text() == report
-    jobs = sorted(path.stem for path in (copy.folder / "jobs").glob("*.py"))
-    done = copy.run("-c", HELP_OF_JOBS, *jobs)
-    ended = json.loads(done.stdout.splitlines()[-1])
-    assert ended.keys() == {*jobs}
-    for job, (code, said) in ended.items():
+def test_everything_else_works_without_an_extra(
+    extra: str, copies: tuple[dict[str, pathlib.Path], str]
+) -> None:
+    folders, report = copies
+    ended = json.loads((folders[extra] / "ended.json").read_text())
+    assert "error" not in ended, ended["error"]
+    assert ended["file"].startswith(str(folders[extra]))
+    assert ended["report"][0] == 0
+    assert ended["report"][2] == report
+    assert ended["jobs"].keys() == {path.stem for path in (ROOT / "jobs").glob("*.py")}
+    for job, (code, said) in ended["jobs"].items():
         if job in JOBS_OF.get(extra, []):
             assert code == 2
             assert said.startswith(f"unknown job {job!r}; known: annotate, ")
         else:
             assert code == 0, said
     if extra in KEYS_OF:
-        done = copy.run("jobs/evaluate.py", "--out", str(tmp_path / "other"), *KEYS_OF[extra])
-        assert done.returncode == 2
-        assert (
-            f"{KEYS_OF[extra][0][2:]}: belongs to an extra of erag_ray that is not installed" in done.stderr
-        )
+        code, said = ended["asking"]
+        assert code == 2
+        assert f"{KEYS_OF[extra][0][2:]}: belongs to an extra of erag_ray that is not installed" in said
 
 
 @pytest.mark.long

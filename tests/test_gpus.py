@@ -93,7 +93,7 @@ def test_readers_start_without_gpus_and_with_threads_for_their_tokenizers(
     config = tiny.with_config(reader=ReaderConfig(kind="echoing:Environment"), cpus_per_reader=2).config
     plan = plan_stage(config, prepare(config), "compare", single_document=True, end_to_end=True)
     (output,) = run_stage(config, plan).responses["output"].unique().to_list()
-    assert json.loads(output) == ["", "2", "true", list(GARBAGE_THRESHOLDS)]
+    assert json.loads(output) == ["", "2", "true", "1000", list(GARBAGE_THRESHOLDS)]
 
 
 def test_outside_of_ray_a_process_may_use_a_cpu() -> None:

@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.cells import (
-    CELL_NAMES,
-    CELL_WORDS,
-    CELLS,
-    CELLS_MEANING,
-    columns_of_cells,
-    of_measure,
-)
+from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, CELLS_MEANING, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.order import in_run_order

@@ -12,12 +12,7 @@ import polars as pl
 
 from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
-from erag_ray.measures.agreement import (
-    Clusters,
-    permutations,
-    permutations_among,
-    resample_weights,
-)
+from erag_ray.measures.agreement import Clusters, permutations, permutations_among, resample_weights
 from erag_ray.store.schemas import TableSchema, conform, table_schema
 
 DIGITS = 12

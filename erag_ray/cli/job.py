@@ -25,6 +25,7 @@ from erag_ray.store.stages.lock import locked
 from erag_ray.store.stages.memory import job_memory
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.registry import install_advice
+from erag_ray.support.threads import give_way
 from erag_ray.support.uris import is_uri
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ def run(config: Config, main: Callable[[Config], int | None]) -> None:
         SystemExit: with the code that ``main`` returns, if it is not 0; 2 for bad input, 1 for another error that a job
             knows, or of a disk or network.
     """
+    give_way()
     try:
         with job_folder(config):
             code = main(config)

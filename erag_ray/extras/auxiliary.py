@@ -15,14 +15,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.analyses.columns import DatasetColumns, table_of
-from erag_ray.analyses.contract import (
-    OF_COLUMNS,
-    RESAMPLED,
-    Analysis,
-    Evaluation,
-    View,
-    per_dataset,
-)
+from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Evaluation, View, per_dataset
 from erag_ray.analyses.order import measure_name
 from erag_ray.analyses.parts.formats import number
 from erag_ray.analyses.parts.model import Finding, Part, Table, Value

@@ -61,6 +61,7 @@ from erag_ray.store.responses import KEY_COLUMNS, NOTES, ResponseStore, keys_dig
 from erag_ray.store.schemas import RESPONSES
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.masking import masked, masked_message, masked_traceback
+from erag_ray.support.threads import give_way
 from erag_ray.support.user_code import RESUME_ADVICE
 
 ISOLATED_ROWS = 32
@@ -165,6 +166,7 @@ class ModelActor:
         # the package tokenizers reads both at its first use
         os.environ["RAYON_NUM_THREADS"] = str(num_threads)
         os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
+        give_way()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         keep_freed_memory()
         self.id = model

@@ -52,5 +52,5 @@ class Environment(EchoModel):
     """Answers with what its process was started with."""
 
     def answer(self, request: Request) -> Response:
-        names = ("CUDA_VISIBLE_DEVICES", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
+        names = ("CUDA_VISIBLE_DEVICES", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM", "GOMP_SPINCOUNT")
         return Response(text=json.dumps([*map(os.environ.get, names), gc.get_threshold()]))

@@ -150,11 +150,7 @@ def loaded(kind: str, folder: str, **settings: Any) -> Any:
 
 
 def case_for(
-    kind: str,
-    *,
-    family: str = "question",
-    judge: JudgeConfig | None = None,
-    **settings: Any,
+    kind: str, *, family: str = "question", judge: JudgeConfig | None = None, **settings: Any
 ) -> Case:
     """What a kind of question knows of a dataset and a job; ``settings`` are those of the reader."""
     return Case(

@@ -28,13 +28,7 @@ from erag_ray.measures.scores.chat import (
     is_language_score,
     language_score,
 )
-from erag_ray.measures.scores.kilt import (
-    accuracy,
-    exact_match,
-    rouge_l_google,
-    rouge_l_kilt,
-    token_f1,
-)
+from erag_ray.measures.scores.kilt import accuracy, exact_match, rouge_l_google, rouge_l_kilt, token_f1
 from erag_ray.measures.scores.normalization import (
     ENGLISH,
     MARKUP,

@@ -96,11 +96,7 @@ class Pretrained:
             raise InputError([f"reader.model: {self.config.model}: {text}; {advice}"])
 
     def prompt(
-        self,
-        request: Request,
-        segments: Sequence[Segment],
-        answers: tuple[Ids, ...],
-        num_shared: int = 0,
+        self, request: Request, segments: Sequence[Segment], answers: tuple[Ids, ...], num_shared: int = 0
     ) -> PromptTokens:
         return PromptTokens(
             form=request.form,

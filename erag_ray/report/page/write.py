@@ -28,11 +28,7 @@ SHARD_BYTES = 500_000
 
 
 def write_page(
-    folder: Folder,
-    report: Report,
-    questions: Questions | None = None,
-    *,
-    single_file: bool = False,
+    folder: Folder, report: Report, questions: Questions | None = None, *, single_file: bool = False
 ) -> str:
     """Write ``report/index.html`` and the files next to it, and delete those of an earlier report.
 
