@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# else each of the many processes that jobs and tests start compiles the package anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo papers study chat-study reader test test-fast test-avx2 test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
