@@ -7,6 +7,7 @@ import io
 import pathlib
 import shutil
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -124,6 +125,15 @@ def test_outputs_of_an_earlier_reader_are_not_mixed_with_those_of_the_later_one(
     assert "compare" in results[COSTS]["stage"]
 
 
+def test_means_of_earlier_outputs_are_refused(compared: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = compared.with_config(reader=dataclasses.replace(compared.config.reader, max_new_tokens=1))
+    monkeypatch.setattr("erag_ray.labels.document_labels.ensure", Mock(side_effect=InputError(["no labels"])))
+    with pytest.raises(InputError, match="no labels"):
+        JOBS["compare"].main(later.config)
+    with pytest.raises(InputError, match="means were computed from an earlier version of per_query"):
+        load(compared.config.out)
+
+
 def test_an_analysis_with_the_table_of_another_is_left_out_and_named(
     compared: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +222,7 @@ def test_means_of_other_tables_are_refused(out: pathlib.Path, changed: str, mess
         for name in ("correlations", "comparisons", "labels", "queries", "outputs", "costs")
         for change in (longer, gone, torn, other_columns)
         # others of these are what means were made from
-        if not (name in ("labels", "queries") and change is other_columns)
+        if not (name in ("labels", "queries", "outputs") and change is other_columns)
     ],
 )
 def test_a_table_that_was_changed_is_left_out_and_named(

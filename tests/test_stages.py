@@ -76,7 +76,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         ({"measures": ["P", "R"]}, {"per_query", *OF_VALUES}),
         # the cells are made again, and stay the same: what follows from them is kept
         ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility", "list_outputs", *FROM_CELLS}),
-        ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels", "document_outputs"}),
+        ({"end_to_end_depths": [2, 3]}, ALL - INPUTS),
         ({"slices": ["known"]}, {"cell_shares", *OF_SLICES}),
         ({"slices": ["known", "id"]}, {"slices", "cell_shares", *OF_SLICES}),
         ({"score": "token_f1"}, ALL),

@@ -31,7 +31,8 @@ from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
-from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
+from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OF_OUTPUTS, OUTPUTS, REQUESTS, RESPONSES
+from erag_ray.store.stages.stage import digests
 from erag_ray.store.tables import TableStore
 from erag_ray.support.disks import enough_space
 from erag_ray.support.errors import InputError, JobError
@@ -88,6 +89,12 @@ class Finished:
         """Whether no response is an error, and no output is without a judgement."""
         judged = self.judgements is None or not self.judgements["value"].null_count()
         return judged and self.responses["error"].null_count() == self.responses.height
+
+    def digests(self, out: str) -> dict[str, str]:
+        """Return the digests of the stage's tables of outputs and judgements: what is scored from others is stale."""
+        store = TableStore("/".join([out.rstrip("/"), self.plan.stage]))
+        sealed = digests(store, filter(store.is_sealed, OF_OUTPUTS))
+        return {f"{self.plan.stage}/{name}": digest for name, digest in sealed.items()}
 
     def values(self, inputs: Inputs) -> Values:
         """Return the values of each kind of request with one document or none, and the judge's scores of outputs."""

@@ -56,7 +56,7 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
             name="labels",
             tables=tables,
             settings=label_settings(config, inputs.datasets),
-            sources=digests(store, sources),
+            sources=digests(store, sources) | finished.digests(config.out),
             inputs=frame_digests({kind.name: frame for kind, frame in values.items()}),
             names=[*config.annotators, *scores_of(inputs.queries)],
             make=functools.partial(_make, config, inputs, values, finished.plan.stage, at),
@@ -67,13 +67,12 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
 
 def _no_values(config: JobConfig) -> Values:
     """Return each kind of request of the annotators without responses: a sample may have no documents."""
-    columns = {"query_id": pl.String, "doc_id": pl.String, "reader": pl.String}
-    return {
-        spec.kind: pl.DataFrame(
-            schema={**columns, "value": pl.String if spec.kind.value is str else pl.Float64}
-        )
+    key = {"query_id": pl.String, "doc_id": pl.String, "reader": pl.String}
+    types = {
+        spec.kind: pl.String if spec.kind.value is str else pl.Float64
         for spec in request_specs(config.annotators)
     }
+    return {kind: pl.DataFrame(schema={**key, "value": of_values}) for kind, of_values in types.items()}
 
 
 def _make(

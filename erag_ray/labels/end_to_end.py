@@ -42,7 +42,7 @@ def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> N
             name="end-to-end scores",
             tables=[UTILITY, LIST_OUTPUTS, REPEATS, LIST_TOKENS],
             settings=end_to_end_settings(config, inputs.datasets),
-            sources=digests(store, [QUERIES]),
+            sources=digests(store, [QUERIES]) | finished.digests(config.out),
             inputs=frame_digests(
                 {"lists": lists, "requests": finished.requests, "outputs": outputs, **judged, **given}
             ),
