@@ -20,6 +20,7 @@ from erag_ray.store.responses import ResponseStore
 from erag_ray.store.stages.memory import shared
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import progress
+from erag_ray.support.threads import num_cpus
 from erag_ray.support.user_code import RESUME_ADVICE
 
 BLOCK_ROWS = 4096
@@ -59,7 +60,7 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
             forms=work.forms,
             store=config.cache_dir,
             job=job,
-            num_threads=config.cpus_per_reader or os.cpu_count() or 1,
+            num_threads=config.cpus_per_reader or num_cpus(),
             write_every_seconds=config.write_every_seconds,
             max_batch_seconds=None,
             max_cost=config.max_cost,

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
+
+from erag_ray.support.threads import num_cpus
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-def num_processors() -> int:
-    """Return the number of logical processors in the CPU affinity of this process, at least 1.
-
-    Without affinity (macOS) these are all of the machine. A container's CPU quota is not considered.
-    """
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
 def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Map a function over items with a thread for each processor; for compiled loops and matrix products."""
-    num_threads = min(len(items), num_processors())
-    if num_threads < 2:
+    """Map a function over items with a thread for each CPU; for compiled loops and matrix products."""
+    if (num_threads := min(len(items), num_cpus())) < 2:
         return list(map(function, items))
     with ThreadPoolExecutor(num_threads) as pool:
         return list(pool.map(function, items))

@@ -1,8 +1,15 @@
-"""The threads of torch in a process."""
+"""The CPUs of this process, and the threads of torch."""
 
 from __future__ import annotations
 
 import os
+
+
+def num_cpus() -> int:
+    """Return how many CPUs this process may use, by its affinity (Slurm) and the quota of its container; at least 1."""
+    import joblib
+
+    return int(joblib.cpu_count())
 
 
 def give_way() -> None:

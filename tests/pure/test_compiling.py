@@ -10,7 +10,8 @@ from typing import Any
 import numba
 import pytest
 
-from erag_ray.support.numba_jit import compiled, in_threads, num_processors
+from erag_ray.support.numba_jit import compiled, in_threads
+from erag_ray.support.threads import num_cpus
 
 
 def test_threads_that_call_first_together_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,6 @@ def test_threads_that_call_first_together_compile_once(monkeypatch: pytest.Monke
     assert made == ["compiled"]
 
 
-def test_a_system_that_does_not_say_which_processors_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert num_processors() == os.cpu_count()
-    assert in_threads(str, [1, 2]) == ["1", "2"]
+def test_of_the_machines_cpus_those_count_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3}, raising=False)
+    assert (num_cpus(), in_threads(str, [1, 2])) == (1, ["1", "2"])

@@ -15,6 +15,7 @@ from ray.exceptions import AuthenticationError
 
 from erag_ray.support.errors import JobError
 from erag_ray.support.termination import keep_handler
+from erag_ray.support.threads import num_cpus
 from erag_ray.support.user_code import one_line
 
 logger = logging.getLogger(__name__)
@@ -108,14 +109,13 @@ def _start() -> None:
 
 def _start_once() -> None:
     """Start a local Ray whose processes listen on 127.0.0.1 only."""
-    # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
-    cores = os.cpu_count() or 1
     # as Ray does on macOS and Windows; its argument for the address replaces 127.0.0.1 by the machine's
     is_cluster, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
         ray.init(
             address="local",  # else a cluster that happens to run on this machine would be looked for
-            num_cpus=cores + FREE_CPUS,
+            # the pool takes the CPUs; reading Parquet needs logical ones of its own, or nothing moves
+            num_cpus=num_cpus() + FREE_CPUS,
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
