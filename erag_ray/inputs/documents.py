@@ -42,7 +42,8 @@ def load_documents(
     parts = []
     for name, paths, part in _by_corpus(config, entries):
         documents = _of_one(paths, part, diagnostics, gold)
-        parts.append(Documents(*(_named(table, name) for table in documents)))
+        doc_id = pl.lit(f"{name}/" if name else "") + pl.col("doc_id")
+        parts.append(Documents(*(table.with_columns(doc_id=doc_id) for table in documents)))
     return Documents(*(pl.concat(tables) for tables in zip(*parts, strict=True)))
 
 
@@ -65,7 +66,3 @@ def _of_one(
     unreadable = diagnostics.num_errors > num_before and not corpus.height
     runs = resolve_pages(entries, corpus, Diagnostics() if unreadable else diagnostics)
     return Documents(runs, corpus, (runs if unreadable else corpus).select("doc_id"))
-
-
-def _named(table: pl.DataFrame, corpus: str) -> pl.DataFrame:
-    return table.with_columns(doc_id=pl.lit(f"{corpus}/") + pl.col("doc_id")) if corpus else table

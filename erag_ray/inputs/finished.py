@@ -32,10 +32,8 @@ def is_finished(config: JobConfig) -> bool:
 
 
 def _made_from(config: JobConfig) -> str | None:
-    """Return the fingerprint of a job and of what it has made; None where not all that it depends on is known.
-
-    Not known are changes of runs that the job makes itself, of a hub's models, and of code outside the package.
-    """
+    """Return the fingerprint of a job and of what it has made; None where not all that it depends on is known."""
+    # not known are changes of runs that the job makes itself, of a hub's models, and of code outside the package
     models = [model for model in (config.reader, config.judge, config.auxiliary_reader) if model is not None]
     if config.retrievers or any(model.kind not in MODELS for model in models):
         return None

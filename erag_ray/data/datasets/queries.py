@@ -105,6 +105,11 @@ def load_queries(
         InputError: ``format`` is unknown, or user code raised. Bad input does not raise: it goes to ``diagnostics``.
     """
     files, num_before = listed(paths), diagnostics.num_errors
+    try:
+        check_language(language or ENGLISH)
+    except ValueError as error:
+        diagnostics.error("config key language", f"language: {error}")
+        language = None
     paths_of_clusters = {clusters: "clusters"} if clusters else {}
     loading = _Loading(
         diagnostics=diagnostics,
@@ -115,7 +120,7 @@ def load_queries(
         slices=SlicePaths(
             diagnostics=diagnostics, paths={**paths_of_clusters, **dict.fromkeys(slices, "slices")}
         ),
-        rule=ScoreRule(for_all=score, language=_checked_language(language, diagnostics), is_chat=is_chat),
+        rule=ScoreRule(for_all=score, language=language, is_chat=is_chat),
         is_scored=is_scored,
     )
     for path in files:
@@ -136,16 +141,6 @@ def load_queries(
     if not loading.questions and diagnostics.num_errors == num_before:
         diagnostics.error("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
     return loading.tables()
-
-
-def _checked_language(language: str | None, diagnostics: Diagnostics) -> str | None:
-    """Return the language; None, and an error in ``diagnostics``, if it is unsupported."""
-    try:
-        check_language(language or ENGLISH)
-    except ValueError as error:
-        diagnostics.error("config key language", f"language: {error}")
-        return None
-    return language
 
 
 def _format_named(name: str) -> Callable[[Record], Question]:

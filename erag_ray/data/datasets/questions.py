@@ -75,10 +75,7 @@ _LIKE_GOLD = re.compile(
 
 
 def _question(record: Record, values: dict[str, Any], given: GoldAnswers, **fields: Any) -> Question:
-    """Return a question with the fields that every format has: answers, gold passages and facts.
-
-    Without other answers the forms of the facts are the answers.
-    """
+    """Return a question with the fields of every format; the forms of its facts are the answers if it has no others."""
     texts = _texts(given, record)
     question = Question(
         **fields,

@@ -71,12 +71,10 @@ def rising_fault(ranked: pl.DataFrame, name: str, advice: str = BY_RANK, *, path
 
 
 def _lists(ranked: pl.DataFrame) -> pl.DataFrame:
-    """Return the lists with more than one score: ``query_id``, ``steps`` (that rise) and whether it ``rises``.
-
-    A rank without information (missing, the same in the whole list) never counts as rising.
-    """
+    """Return the lists with more than one score: ``query_id``, ``steps`` (that rise) and whether it ``rises``."""
     ordered = ranked.drop_nulls("score").sort("rank", -pl.col("score"), nulls_last=True, maintain_order=True)
     step = pl.col("score").diff()
+    # a rank without information (missing, the same in the whole list) never counts as rising
     is_order = pl.col("rank").is_not_null().all() & (pl.col("rank").n_unique() > 1)
     lists = ordered.group_by("query_id", maintain_order=True).agg(
         steps=(step > 0).sum(), rises=is_order & ~(step < 0).any(), differs=pl.col("score").n_unique() > 1
