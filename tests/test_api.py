@@ -315,6 +315,7 @@ BAD_RUNS: list[tuple[Any, str]] = [
     (first_list(["d1", "d1"]), "document 'd1' is in the list more than once"),
     (first_list(["d99"]), "document 'd99' is not in the passages"),
     ({"good": pl.DataFrame({"query_id": ["q1"], "document": ["d1"]})}, "no column doc_id, rank or score"),
+    ({"good": lambda question, k: ["d1"]}, "the text of document 1 is 'd1', the id of a passage. Give "),
     ({"good": {"other": ["d1"]}}, "no query in common with the questions"),
     ({"good": 7}, r"runs\['good'\]: a int, not a list of mappings"),
     ([["d1"]], r"runs: a list; it must be a mapping of names"),

@@ -29,12 +29,17 @@ def load_corpus(
     """
     corpus = pl.DataFrame(schema=CORPUS_COLUMNS)
     if paths:
+        unnamed = entries.filter(pl.col("doc_id").str.starts_with("text-"), pl.col("text").is_not_null())
         corpus = load_passages(
             paths,
             diagnostics,
-            doc_ids=[*entries["doc_id"].drop_nulls(), *gold["doc_id"].drop_nulls()],
+            doc_ids=[*entries["doc_id"].drop_nulls(), *gold["doc_id"].drop_nulls(), *unnamed["text"]],
             page_ids=[*entries["page_id"], *gold["page_id"], *gold["doc_id"]],
         )
+        mistaken = unnamed.join(corpus.select(text="doc_id"), on="text", how="semi", maintain_order="left")
+        text = "run {run_id!r}, query {query_id!r}: the text of document {rank} is {text!r}, the id of a passage. "
+        text += "Give (id, text) or {{'id': ..., 'text': ...}}"
+        diagnostics.error_rows("ids in place of texts", mistaken, text)
     # lists of no question have an error of their own
     elif entries.height and not entries["text"].count():
         run, query, *ids = entries.select("run_id", "query_id", "doc_id", "page_id").row(0)
