@@ -17,6 +17,7 @@ import urllib3
 import yaml
 from encoders import bert_folder
 from guides import blocks, text_of
+from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, config_of, table
 
@@ -26,6 +27,7 @@ from erag_ray.cli.job import run
 from erag_ray.config.retrieval import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
+from erag_ray.inputs.stage import prepare
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.retrieve.outside import searching
@@ -120,11 +122,8 @@ def test_a_run_is_made_again_for_another_revision_and_not_for_other_passages(sea
     assert "already existed" in str(again[0])
     assert len(asked()) == num_asked
     manifest = json.loads(pathlib.Path(first.path).with_suffix(".json").read_text())
-    assert {key: manifest["config"][key] for key in ("kind", "object", "revision")} == {
-        "kind": "python",
-        "object": "my_search:good",
-        "revision": "1",
-    }
+    settings = {"kind": "python", "object": "my_search:good", "revision": "1"}
+    assert manifest["config"].items() >= settings.items()
     retrieve(retrieval(searched, retrievers={"good": python(revision="2")}))
     assert len(asked()) == 2 * num_asked
 
@@ -384,6 +383,22 @@ def test_a_cross_encoder_reads_the_texts_that_the_lists_bring(searched: Tiny) ->
         out=str(searched.folder / "with-passages"),
     )
     assert rows_of(retrieve(with_passages)[1]) == reranked
+
+
+def test_a_fused_list_is_reranked_by_texts_that_other_lists_have_further_down(searched: Tiny) -> None:
+    cross_encoder = bert_folder(searched.folder / "cross-encoder", num_labels=1)
+    retrievers = {"good": python(), "bad": python("make", kind="langchain")}
+    retrievers["fused"] = RetrieverConfig(kind="rrf", of=["good", "bad"])
+    retrievers["again"] = RetrieverConfig(kind="rerank", of=["fused"], model=cross_encoder)
+    cut = {"depth": 1, "end_to_end_depths": [1], "retrieval_depth": 4}
+    job = searched.with_config(runs={}, passages=[], retrievers=retrievers, **cut).config
+    make_runs(job)
+    made = job.retrievals()[0]
+    pairs = [pl.read_parquet(made.run(name))["query_id", "doc_id"] for name in ("fused", "again")]
+    assert_frame_equal(*pairs, check_row_order=False)
+    inputs = prepare(job)
+    first = inputs.runs.filter(run_id="again")
+    assert (first.height, first.join(inputs.corpus, on="doc_id").height) == (6, 6)
 
 
 TIMED = """

@@ -227,7 +227,7 @@ def list_of(**lists: str) -> Any:
         for rank, doc in enumerate(docs.split(), 1)
     ]
     table = pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
-    return types.SimpleNamespace(read=lambda queries: table.with_columns(title=None, text=None))
+    return types.SimpleNamespace(others={}, read=lambda queries: table.with_columns(title=None, text=None))
 
 
 def made_of(runs: dict[str, Any], sources: Sources, place: pathlib.Path, **settings: Any) -> pl.DataFrame:

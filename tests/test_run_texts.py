@@ -126,11 +126,13 @@ def test_a_text_that_differs_from_the_passages_ends_the_job(tiny: Tiny) -> None:
 
 def test_a_run_without_texts_uses_those_of_another(tiny: Tiny) -> None:
     changed = with_texts(tiny, passages=False)
-    both = {"good": changed.config.runs["good"], "third": str(tiny.run("third"))}
+    runs = {**changed.config.runs, "third": str(tiny.run("third"))}
+    # the text of d12 is third in a list of `good`
+    inputs = prepare(changed.with_config(runs=runs, depth=2, end_to_end_depths=[1]).config)
+    assert (inputs.runs["run_id"].n_unique(), inputs.runs["rank"].max()) == (3, 2)
+    del runs["good"]
     with pytest.raises(
-        InputError, match="run 'third', query 'q1': document 'd12' is not in the passages"
+        InputError, match="'third', query 'q4': document 'd7' is not in the passages"
     ) as error:
-        prepare(changed.with_config(runs=both, depth=2, end_to_end_depths=[1]).config)
-    # at depth 3 the run `good` brings d12 for q1
-    assert len(error.value.problems) == 1
-    assert prepare(changed.with_config(runs=both, depth=3).config).runs["run_id"].n_unique() == 2
+        prepare(changed.with_config(runs=runs, depth=2, end_to_end_depths=[1]).config)
+    assert len(error.value.problems) == 2

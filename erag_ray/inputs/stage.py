@@ -123,7 +123,10 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     # lists of pages stay complete, since repeats are removed later
     within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
-    needed = entries.join(loaded.queries, on="query_id", how="semi", maintain_order="left").filter(within)
+    of_queries = entries.join(loaded.queries, on="query_id", how="semi", maintain_order="left")
+    # documents of fused or reranked lists have their texts in other lists, maybe further down
+    bare = of_queries.filter(within & pl.col("text").is_null())["doc_id"].unique().implode()
+    needed = of_queries.filter(within | (pl.col("text").is_not_null() & pl.col("doc_id").is_in(bare)))
     with stage_progress("loading passages", show=config.progress):
         documents = load_documents(config, needed, diagnostics, gold=loaded.provenance)
     ranked, corpus = documents.runs, documents.corpus
@@ -312,9 +315,6 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
 
     They are sealed separately, so that new ones leave the other inputs unchanged; question files are read again then,
     and where they have changed.
-
-    Raises:
-        InputError: no question has a slice's path, or facts; or these cannot be labelled in this job.
     """
     store, queries = TableStore(config.out), inputs.queries
     stamps = {path: store.manifest(QUERIES)["inputs"][path] for path in config.queries}

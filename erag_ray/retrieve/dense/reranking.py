@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
 from erag_ray.store.sharded_tasks import Do, Tasks, open_array, part, read_frame, undone, write_frame
 from erag_ray.support.errors import InputError
+from erag_ray.support.logs import warn
 
 CLASSIFIER = "ForSequenceClassification"
 SCORED_COLUMNS = pl.Schema({"question": pl.String(), "text": pl.String(), "score": pl.Float64()})
@@ -43,7 +44,7 @@ class ByVectors(Retriever):
         return dense.retriever.needs_passages(dense)
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
-        """Rerank the candidates, after the dense index is built; those without a vector (blank ones) are left out."""
+        """Rerank the candidates, after the dense index is built; those without a vector are left out, and counted."""
         by, queries = run.others[str(self.config.by)], sources.queries
         dense, index = by.retriever, by.index
         assert isinstance(dense, Dense)
@@ -52,9 +53,12 @@ class ByVectors(Retriever):
         parts = [open_array(run.work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
         documents = read_frame(index, "documents.parquet")
-        pairs = (
-            _candidates(run, queries).join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
-        )
+        lists = _candidates(run, queries)
+        if (unknown := lists.join(documents, on="doc_id", how="anti", maintain_order="left")).height:
+            counts = f"{unknown.height:,} of {lists.height:,} documents of {self.config.of[0]}"
+            reason = f"have no vector (blank, or not in the passages), such as {unknown['doc_id'][0]!r}"
+            warn(f"retrievers.{self.name}: {counts} {reason}; they are left out")
+        pairs = lists.join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
         texts, rows = np.unique(pairs["number"].to_numpy(), return_inverse=True)
         passages, questions = _vectors(index, texts), np.concatenate(parts)
         scores = [np.empty(0, np.float32)]
@@ -72,6 +76,12 @@ def _candidates(run: Run, queries: pl.DataFrame) -> pl.DataFrame:
     config = run.retriever.config
     depth = config.candidates or run.job.depth
     return run.others[config.of[0]].read(queries).filter(pl.col("rank") <= depth)
+
+
+def _made_from(run: Run) -> Iterator[Run]:
+    """Yield the runs that a run uses, and those that these use: a fused list brings no texts itself."""
+    for other in run.others.values():
+        yield from (other, *_made_from(other))
 
 
 def _vectors(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
@@ -109,12 +119,13 @@ class CrossEncoder(Retriever):
         return {**chosen, "weights": model_digests(self.source)}
 
     def needs_passages(self, run: Run) -> bool:
-        return not run.others[self.config.of[0]].retriever.brings_texts
+        return not all(one.others or one.retriever.brings_texts for one in _made_from(run))
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Rerank the candidates, with the texts of the passages or of the lists; equal texts have equal scores."""
         lists, diagnostics, work = _candidates(run, sources.queries), Diagnostics(), run.work
-        corpus = with_texts(sources.corpus, lists, diagnostics)
+        brought = pl.concat(one.read(sources.queries) for one in _made_from(run))
+        corpus = with_texts(sources.corpus, brought, diagnostics)
         diagnostics.raise_errors()
         texts = corpus.select("doc_id", text=SEARCHED[self.config.searches](corpus))
         questions = sources.queries.select("query_id", "question")
