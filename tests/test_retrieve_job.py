@@ -239,7 +239,7 @@ def test_another_shard_size_keeps_the_vectors(
     assert "questions/s" in str(made)
 
 
-def test_reranking_by_vectors_gives_the_scores_of_the_dense_run(tiny: Tiny, encoder: str) -> None:
+def test_reranking_by_vectors_gives_the_scores_of_a_dense_run(tiny: Tiny, encoder: str, caplog: Any) -> None:
     with tiny.passages.open("a") as file:
         file.write(passage_line("blank", "p1", "", " "))
     kinds = {name: one for name, one in every_kind(encoder).items() if name in ("random", "dense")}
@@ -250,13 +250,14 @@ def test_reranking_by_vectors_gives_the_scores_of_the_dense_run(tiny: Tiny, enco
         # all passages, of which the blank one has no vector, or three of them
         if depth == 13:
             assert again.equals(dense)
+            assert "again: 6 of 78 documents of random have no vector" in caplog.text
             every = dense.drop("rank")
         expected = every.join(drawn, on=["query_id", "doc_id"], how="semi", maintain_order="left")
         assert again.drop("rank").equals(expected)
 
 
 class Strange:
-    """A retriever from outside that names a document that is not there."""
+    """A retriever from outside that names a document that is not there, or a rank of 0."""
 
     settings: ClassVar = {"mine": 1}
 
@@ -265,8 +266,8 @@ class Strange:
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
         rows = [(query, rank, f"d{rank}", 1.0 / rank) for query in queries["query_id"] for rank in (1, 2)]
-        if self.settings["mine"] == 2:
-            rows.append((queries["query_id"][0], 3, "nosuch", 0.1))
+        odd = {2: (3, "nosuch", 0.1), 3: (0, "d3", 2.0)}.get(self.settings["mine"])
+        rows += [(queries["query_id"][0], *odd)] if odd else []
         return pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
 
 
@@ -277,15 +278,13 @@ def test_a_retriever_from_outside(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -
     kinds = {"mine": RetrieverConfig(kind="test_retrieve_job:mine")}
     (made,) = retrieve(config_of(tiny, retrievers=kinds, depth=1))
     assert pl.read_parquet(made.path)["doc_id"].to_list() == ["d1"] * 6
-    monkeypatch.setitem(Strange.settings, "mine", 2)
-    with pytest.raises(
-        InputError,
-        match=r"retrievers\.mine: returns documents that are not in the passages, such as 'nosuch'",
-    ):
-        retrieve(config_of(tiny, retrievers=kinds))
-    with pytest.raises(
-        InputError, match=r"retrievers\.x: os:path is not a retriever: it needs settings and index"
-    ):
+    faults = {2: "returns documents that are not in the passages, such as 'nosuch'",
+              3: "ranks begin with 1, but query 'q1' has rank 0"}  # fmt: skip
+    for number, fault in faults.items():
+        monkeypatch.setitem(Strange.settings, "mine", number)
+        with pytest.raises(InputError, match=rf"retrievers\.mine: {fault}"):
+            retrieve(config_of(tiny, retrievers=kinds))
+    with pytest.raises(InputError, match=r"retrievers\.x: os:path is not a retriever: it needs settings and"):
         retrieve(config_of(tiny, retrievers={"x": RetrieverConfig(kind="os:path")}))
 
 

@@ -247,11 +247,9 @@ class InMemory(Retriever):
         with running(name, self.code):
             index = self.code.index(sources.corpus)
         doc_ids = sources.corpus.select("doc_id")
-        parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
-        with counted(
-            f"questions by {self.name}", sources.queries.height, show=run.job.progress
-        ) as on_progress:
-            for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
+        parts, done, queries = [pl.DataFrame(schema=LIST_COLUMNS)], 0, sources.queries
+        with counted(f"questions by {self.name}", queries.height, show=run.job.progress) as on_progress:
+            for batch in queries.iter_slices(QUERIES_AT_A_TIME):
                 with running(name, self.code):
                     parts.append(_checked(index.search(batch, depth), doc_ids, depth, self.name))
                 done += batch.height
@@ -268,6 +266,9 @@ def _checked(lists: pl.DataFrame, doc_ids: pl.DataFrame, depth: int, name: str) 
     if unknown.height:
         text = f"retrievers.{name}: returns documents that are not in the passages, such as"
         raise InputError([f"{text} {unknown['doc_id'][0]!r} for query {unknown['query_id'][0]!r}"])
+    if (wrong := lists.filter(pl.col("rank") < 1)).height:
+        text = f"ranks begin with 1, but query {wrong['query_id'][0]!r} has rank {wrong['rank'][0]}"
+        raise InputError([f"retrievers.{name}: {text}"])
     cut = lists.filter(pl.col("rank") <= depth).cast({"rank": pl.Int32, "score": pl.Float64})
     timed = {"seconds": pl.Float64()} if "seconds" in lists.columns else {}
     cut = cut.match_to_schema(pl.Schema({**LIST_COLUMNS, **timed}))
