@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from erag_ray.data.files.documents import Document, document_of, text_id, with_text
 from erag_ray.retrieve.outside import searching
@@ -230,6 +229,11 @@ def test_a_pipeline_gets_the_question_where_it_takes_one() -> None:
             as_search(Pipeline(outputs))("q", 2)
 
 
+def test_a_frame_may_have_the_ids_as_its_index() -> None:
+    frame = pd.DataFrame({"text": ["a", "b"]}, index=pd.Index(["d1", "d2"], name="doc_id"))
+    assert [one.doc_id for one in as_search(lambda question, k: frame)("q", 2)] == ["d1", "d2"]
+
+
 def test_what_is_no_retriever_is_refused() -> None:
     methods = (
         r"it needs one of invoke \(langchain\), retrieve \(llama_index\), run \(haystack\), a call \(python\)"
@@ -389,26 +393,3 @@ def test_many_failures_end_the_search_and_five_are_named(pauses: list[float]) ->
     assert text.endswith("; ... and 5 more")
     assert text.count("query 'q") == 5
     assert len(flaky.asked) == 20
-
-
-@settings(max_examples=40)
-@given(
-    lists=st.lists(st.lists(st.sampled_from("abcd"), max_size=6), min_size=1, max_size=4),
-    depth=st.integers(1, 4),
-)
-def test_lists_are_the_first_documents_whatever_repeats(lists: list[list[str]], depth: int) -> None:
-    queries = pl.DataFrame({"query_id": [f"q{number}" for number in range(len(lists))]}).with_columns(
-        question=pl.col("query_id")
-    )
-    found = search(lambda question, k: lists[int(question[1:])], depth, queries)
-    expected: list[tuple[str, int, str | None]] = []
-    for number, texts in enumerate(lists):
-        if not texts:
-            expected.append((f"q{number}", 0, None))
-        for rank, text in enumerate(texts[:depth], 1):
-            expected.append((f"q{number}", rank, text))
-    assert found.select("query_id", "rank", "text").rows() == expected
-    assert not found.select("query_id", "doc_id").is_duplicated().any()
-    # equal texts of different lists have equal ids
-    firsts = found.filter(~pl.struct("query_id", "text").is_duplicated())
-    assert set(firsts.group_by("text").agg(pl.col("doc_id").n_unique())["doc_id"]) <= {1}

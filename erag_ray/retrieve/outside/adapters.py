@@ -38,7 +38,7 @@ class LibrarySearch:
         if hasattr(result, "iter_rows"):
             result = list(result.iter_rows(named=True))
         elif hasattr(result, "iterrows"):
-            result = result.to_dict("records")
+            result = (result.reset_index() if any(result.index.names) else result).to_dict("records")
         if isinstance(result, str | Mapping) or not isinstance(result, Iterable):
             raise TypeError(f"the retriever returned a {type(result).__name__}, not a list of documents")
         return [with_text(document_of(document)) for document in result]
@@ -104,10 +104,8 @@ def _with_limit(retriever: Any, name: str, count: int) -> Any:
 
 
 def _haystack(retriever: Any, question: str, count: int) -> object:
-    """Search by a Haystack component, or by a pipeline with one output ``documents``.
-
-    A pipeline gets the question in all inputs for one, and the number in those of the same components or of retrievers.
-    """
+    """Search by a Haystack component, or by a pipeline with one output ``documents``."""
+    # a pipeline gets the question in all inputs for one; components with these, and retrievers, get the number
     if callable(getattr(retriever, "inputs", None)):
         offered = {**dict.fromkeys(QUERY_INPUTS, question), "top_k": count}
         data = {
