@@ -24,7 +24,7 @@ from erag_ray.data.passages.pages import page_spans, read_pages
 from erag_ray.support.errors import InputError
 
 SEVEN = {"id": "q7", "question": "Which river?"}
-UNREAD = "alternative_answers", "alias", "accepted_answer", "normalizedAliases", "gold_answer_list"
+UNREAD = "alternative_answers", "alias", "accepted_answer", "normalizedAliases", "gold_answer_list", "alias1"
 SQUAD = {"text": ["Ruhr", "the Ruhr"], "answer_start": [3, 3]}
 ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     # fields of a record, its answers, the beginning of the only note ("": none)
@@ -248,6 +248,7 @@ def test_files_of_questions_have_many_forms(tmp_path: pathlib.Path) -> None:
         ("q.csv", "id,question,answer\nq7,?,Ruhr\n", ":1: columns without tabs, such as between commas. Write it"),
         ("q.tsv", "id\tquestion\n".encode("utf-16"), ": cannot be read: it is UTF-16. Save it as UTF-8"),
         ("q.xlsx", "PK\x03\x04", ": cannot be read: it is an Excel workbook or a zip archive. Save the table in it as"),
+        ("q.tsv", "id\tquestion\tAnswer\tanswer\nq7\t?\tRuhr\tRur\n", ":1: two columns of one name in id, question"),
         ("q.tsv", "id\tquery\tanswer\nq7\t?\tRuhr\n", ":2: unknown format of a record with the fields ['id', 'query'"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ UNREAD = (
 )
 """Names under which other datasets have answers, besides those of `_ANSWERS`: they are named, not read."""
 _ANSWERS = re.compile(
-    r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?$"
+    r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?\d*$"
 )
 _MARKS = {
     **dict.fromkeys(("is_impossible", "is_unanswerable", "unanswerable"), ("true", "1", "1.0", "yes")),
@@ -150,11 +150,9 @@ def _of_text(value: Any) -> tuple[Any, str]:
 
 
 def _literal(text: str) -> Any:
-    """Return the list or object that Python or NumPy writes in this way; None if it is neither.
+    """Return the list or object that Python or NumPy writes in this way; None if it is neither."""
 
-    NumPy leaves out the commas, and Python joins two strings next to each other: items are read one by one.
-    """
-
+    # one by one: NumPy leaves out the commas, and Python joins two strings next to each other
     def items_of(quoted: str) -> list[Any]:
         return [ast.literal_eval(item) for item in _QUOTED.findall(quoted)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,18 +62,14 @@ def _whole_json(path: str) -> Any:
     first, newline, _ = start.partition("\n")
     if not start.startswith(("[", "{")):
         return None
-    if start.startswith("{") and (_is_json(first) or not newline):
-        return None
+    if start.startswith("{"):
+        if not newline:
+            return None
+        with contextlib.suppress(ValueError, RecursionError):
+            json.loads(first)
+            return None
     values = read_json(path, Diagnostics())
     return values if isinstance(values, list | dict) else None
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnostics) -> Iterator[Record]:
@@ -101,6 +98,10 @@ def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[st
         # one known name among words that could all be names is a header too
         if position == 0 and num_names > (not all(cell.replace(" ", "_").isidentifier() for cell in lower)):
             names = lower
+            if len({*names}) < len(names):
+                text = f"{path}:{number}: two columns of one name in {', '.join(names)}. Rename one"
+                diagnostics.error(f"bad lines in {path}", text)
+                return
         elif len(cells) == len(names or by_count.get(len(cells), ())):
             values = dict(zip(names or by_count[len(cells)], cells, strict=True))
             yield Record(values, path, number, diagnostics)
