@@ -247,12 +247,13 @@ def test_lists_in_another_order_than_ranks_or_scores_as_texts(tmp_path: pathlib.
     assert "scores rise with the rank in 2 of 2" in ORDERED[door](tmp_path, {"q1": texts, "q2": texts})[1]
 
 
-def test_single_lists_that_rise_are_named(tmp_path: pathlib.Path) -> None:
-    lists = {"odd": RISING, **{f"q{number}": FALLING for number in range(9)}}
+def test_single_lists_that_rise_or_are_not_sorted_are_named(tmp_path: pathlib.Path) -> None:
+    lists = {"odd": RISING, "odder": [*FALLING[1:], FALLING[0]]}
+    lists |= {f"q{number}": FALLING for number in range(9)}
     by_parquet(tmp_path, lists)
     _, diagnostics = diagnosed(load_run, "mine", tmp_path / "run.parquet")
     (note,) = diagnostics.warnings
-    assert note == "run 'mine': lists whose scores rise with the rank, which is used: 1 (odd)"
+    assert note == "run 'mine': lists whose scores do not fall with the rank, which is used: 2 (odder, odd)"
 
 
 @pytest.mark.parametrize("ranks", [[0, 0, 0], [5, 5, 5], [0, 1, 2], [1, 1, 2], [1.0, 2.0, 3.0]])

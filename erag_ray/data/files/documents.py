@@ -117,7 +117,7 @@ def _of_sequence(value: Sequence[Any], bare: str) -> Document:
     if len(value) not in (2, 3) or isinstance(value, bytes):
         raise ValueError(f"a document is {shown(value)}; it must be {_forms(bare)}")
     first, second, *score = value
-    if isinstance(second, str):
+    if isinstance(second, str) and (bare == "text" or score or finite(second) is None):
         return _checked(checked_id(first, "id"), "id", second, None, *(score or [None]))
     if score or not (is_missing(second) or finite(second) is not None):
         text = "its second entry is neither a text nor a finite number"

@@ -27,7 +27,7 @@ BY_RANK = (
 def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) -> bool:
     """Record an error and return True if scores rise with the rank in nearly all lists of a run.
 
-    Single rising lists among others are a warning, if the rank is the order that is used.
+    Other lists whose scores rise anywhere are a warning, if the rank is the order that is used.
 
     Args:
         file: of the run.
@@ -38,8 +38,9 @@ def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) ->
     if fault := rising_fault(ranked, run, advice, path=file.path):
         file.diagnostics.error(f"scores that rise with the rank in {run}", fault)
     elif advice == BY_RANK:
-        rising = _lists(ranked).filter(pl.col("rises") & (pl.col("steps") > 1))["query_id"]
-        file.diagnostics.warn_each(f"{run}: lists whose scores rise with the rank, which is used", rising)
+        lists = _lists(ranked.with_columns(pl.col("score").cast(file.precision)))
+        kind = f"{run}: lists whose scores do not fall with the rank, which is used"
+        file.diagnostics.warn_each(kind, lists.filter(pl.col("steps") > 0)["query_id"])
     return bool(fault)
 
 
