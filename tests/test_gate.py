@@ -21,13 +21,14 @@ from several_datasets import three
 from tiny import RunJob, Tiny, make_tables
 from towns import towns
 
+import erag_ray as er
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.extras.gate import stage as gating
+from erag_ray.extras.gate.changes import Difference
 from erag_ray.extras.gate.comment import report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.stage import gate
-from erag_ray.measures.agreement import paired_test
 from erag_ray.store.schemas import CORPUS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
@@ -188,14 +189,6 @@ def test_another_job_with_the_same_questions_in_any_order_may_be_the_candidate(
     assert found.candidate.folder == other.folder.root
 
 
-def test_the_bounds_are_the_ends_of_the_interval_of_a_comparison(out: str) -> None:
-    found = gating.compare(GateConfig(baseline=out, baseline_run="half", candidate_run="slip"))
-    values = found.pairs["difference"].to_numpy()
-    assert sorted(values) == [0.0] * 21 + [1.0] * 19
-    one = found.decisions["tiny"]
-    assert (one.low, one.high) == paired_test(values).interval(2 * (1 - found.rule.confidence))
-
-
 def test_folders_and_comment_may_lie_in_an_object_store(
     job: RunJob, out: str, s3: str, tmp_path: pathlib.Path
 ) -> None:
@@ -271,20 +264,6 @@ def test_each_dataset_has_its_score_and_too_few_questions_settle_nothing(
     assert "corrected by Holm" in tables_of(report_of(found))[0].caption
 
 
-def test_the_tiny_comparison_from_the_job_to_the_gate(
-    job: RunJob, compared: Tiny, tmp_path: pathlib.Path
-) -> None:
-    keys = {"baseline": compared.config.out, "baseline_run": "good", "candidate_run": "bad"}
-    code, _, comment = run_gate(job, tmp_path, **keys)
-    assert code == 4
-    assert "-0.667" in comment
-    assert "6 questions; about 10 would be needed" in comment
-    code, _, comment = run_gate(job, tmp_path, **keys, depth=1)
-    assert code == 4
-    assert "1 document: not settled" in comment
-    assert "-1.000" in comment
-
-
 # --- what may differ ---
 
 
@@ -353,6 +332,24 @@ def test_another_run_is_refused_where_only_the_reader_may_differ(out: str) -> No
     text = refusal(baseline=out, allow_changes=["reader"])
     assert "run: the run differs and allow_changes does not name it (half -> good, 20 of 40 lists" in text
     assert "retriever: the retriever differs" in text
+
+
+def test_other_outputs_that_exist_are_another_run(tmp_path: pathlib.Path, no_reader: None) -> None:
+    questions = [{"id": str(n), "question": f"who is {n}", "answers": ["Ann"]} for n in range(12)]
+    for folder, texts in {"main": {"a": "Ann", "b": "Ann."}, "pull": {"a": "Ann!", "b": "Ann."}}.items():
+        outputs = [
+            {"query_id": str(n), "system": name, "output": texts[name]} for n in range(12) for name in texts
+        ]
+        er.compare(questions=questions, outputs=outputs, out=str(tmp_path / folder))
+    main, pull = str(tmp_path / "main"), str(tmp_path / "pull")
+    text = "other outputs that exist for the same lists"
+    for keys, names in (({"candidate_run": "b"}, "a -> b"), ({"candidate": pull, "candidate_run": "a"}, "a")):
+        comparison = decided(**{"baseline": main, "baseline_run": "a", **keys})
+        # twelve equal scores of other outputs show little
+        assert comparison.verdict == "not settled"
+        assert list(comparison.changes) == [Difference("run", f"{names}, {text}")]
+    same = decided(baseline=main, candidate=pull, baseline_run="b", candidate_run="b")
+    assert (same.verdict, list(same.changes)) == ("passed", [])
 
 
 def test_the_same_run_from_other_lists_is_another_run(out: str, other: TableStore) -> None:
@@ -441,17 +438,13 @@ def test_a_job_that_is_not_finished_is_refused(out: str, other: TableStore, sche
     assert "Run erag-ray compare" in text
 
 
-def test_tables_of_earlier_questions_are_refused(out: str, other: TableStore) -> None:
-    manifest = other.manifest(QUERIES)
-    other.write(other.read(QUERIES).reverse(), QUERIES, config=manifest["config"])
-    text = refusal(baseline=other.folder.root, candidate=out)
-    assert "utility were computed from an earlier version of queries. Run erag-ray compare again" in text
-
-
-def test_lists_that_are_newer_than_the_means_are_refused(out: str, other: TableStore) -> None:
+def test_tables_of_earlier_questions_or_lists_are_refused(out: str, other: TableStore) -> None:
     other.write(other.read(RUNS).head(5), RUNS, config=other.manifest(RUNS)["config"])
     text = refusal(baseline=out, candidate=other.folder.root)
     assert f"candidate: {other.folder.root}: means were computed from an earlier version of per_query" in text
+    other.write(other.read(QUERIES).reverse(), QUERIES, config=other.manifest(QUERIES)["config"])
+    text = refusal(baseline=other.folder.root, candidate=out)
+    assert "utility were computed from an earlier version of queries. Run erag-ray compare again" in text
 
 
 def test_a_damaged_table_is_refused(out: str, other: TableStore) -> None:
@@ -473,10 +466,8 @@ def test_a_baseline_of_an_older_version_without_a_column_is_refused(
         other.write(other.read(one), one, config=other.manifest(one)["config"])
     other.write(table, old, config=config)
     text = refusal(baseline=other.folder.root, candidate=out)
-    assert (
-        f"baseline: {other.folder.root}: sealed by another version: table {schema.name}: missing column"
-        in text
-    )
+    where = f"baseline: {other.folder.root}: sealed by another version"
+    assert f"{where}: table {schema.name}: missing column" in text
     assert "Run erag-ray compare again" in text
 
 
@@ -495,9 +486,6 @@ def test_an_unknown_or_missing_run_lists_the_runs(out: str, other: TableStore) -
         baseline=out, baseline_run=None, candidate_run=None
     )
     assert "has no run 'no_passages'" in refusal(baseline=out, baseline_run="no_passages")
-
-
-def test_a_run_is_not_compared_with_itself(out: str) -> None:
     text = refusal(baseline=out, baseline_run="good", candidate_run=None)
     assert f"candidate: is run good of {out}, which is the baseline" in text
 
@@ -508,9 +496,7 @@ def test_a_depth_that_not_both_have_is_refused(out: str, other: TableStore) -> N
     reseal(other, UTILITY, lambda table: table.filter(pl.col("depth") == 1))
     found = decided(baseline=out, candidate=other.folder.root)
     assert found.depth == 1
-    assert ("depths", "scored end to end with 1, 3 -> 1 documents") in [
-        (one.kind, one.text) for one in found.changes
-    ]
+    assert Difference("depths", "scored end to end with 1, 3 -> 1 documents") in found.changes
 
 
 def test_questions_without_a_score_are_left_out_and_counted(out: str, other: TableStore) -> None:

@@ -12,7 +12,7 @@ from erag_ray.analyses.parts.formats import counted
 from erag_ray.config.job import RETRIEVAL
 from erag_ray.extras.gate.side import Side
 from erag_ray.measures.scores import score_sign
-from erag_ray.store.schemas import CORPUS
+from erag_ray.store.schemas import CORPUS, GIVEN
 from erag_ray.support.errors import InputError
 
 PROMPT_KEYS = ("prompt", "titles", "num_examples", "family", "ask_to_abstain")
@@ -123,6 +123,8 @@ def _lists(baseline: Side, candidate: Side, depth: int) -> Iterator[Difference]:
         yield Difference(
             "run", f"{names}, {other:,} of {total:,} lists differ in the first {counted(depth, 'document')}"
         )
+    elif not baseline.given.equals(candidate.given):
+        yield Difference("run", f"{names}, other outputs that exist for the same lists")
     elif baseline.run != candidate.run:
         yield Difference("retriever", f"{names}, with the same lists")
     one, another = (side.settings["runs"].get(side.run) for side in (baseline, candidate))
@@ -165,7 +167,8 @@ def _readers(baseline: Side, candidate: Side) -> Iterator[Difference]:
         by_dataset = _settings(*(_by_dataset(side, key) for side in (baseline, candidate)))
         differences += [Difference(kind, f"{key} of {text}") for text in by_dataset.values()]
     names = [sorted(side.utility["reader"].unique()) for side in (baseline, candidate)]
-    if names[0] != names[1] and not differences:
+    # outputs that exist are compared themselves
+    if names[0] != names[1] and not differences and a.get("kind") != GIVEN.name:
         change = f"{', '.join(names[0])} -> {', '.join(names[1])}"
         text = f"{change}, with equal settings: its weights or a built-in prompt changed"
         differences.append(Difference("reader", text))

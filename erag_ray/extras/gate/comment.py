@@ -53,10 +53,13 @@ class Comparison:
 
 def report_of(comparison: Comparison) -> Report:
     """Return the report of a comparison: verdict, tables by dataset, what changed, and the questions that changed."""
+    baseline, candidate = comparison.baseline, comparison.candidate
+    where = "" if baseline.folder == candidate.folder else f" of {candidate.folder}"
+    sides = f"{candidate.run}{where} against {baseline.run} of {baseline.folder}"
     flipped = (_questions(comparison, "lost"), _questions(comparison, "won"))
     tables = (_by_dataset(comparison), _changed(comparison), *flipped)
     verdict = ReportVerdict(
-        question=_headline(comparison),
+        question=f"{sides}, {with_documents(comparison.depth)}: {comparison.verdict}",
         datasets=tuple(_of_dataset(comparison, name, one) for name, one in comparison.decisions.items()),
         findings=tuple(_findings(comparison)),
     )
@@ -71,13 +74,6 @@ def comment_of(report: Report) -> str:
     return markdown(dataclasses.replace(report, verdict=verdict))
 
 
-def _headline(comparison: Comparison) -> str:
-    baseline, candidate = comparison.baseline, comparison.candidate
-    where = "" if baseline.folder == candidate.folder else f" of {candidate.folder}"
-    sides = f"{candidate.run}{where} against {baseline.run} of {baseline.folder}"
-    return f"{sides}, {with_documents(comparison.depth)}: {comparison.verdict}"
-
-
 def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerdict:
     pairs = comparison.pairs.filter(dataset=name)
     means = [number(_mean(pairs, side), drop_zero=True) for side in ("baseline", "candidate")]
@@ -85,8 +81,7 @@ def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerd
     interval = "" if one.low is None else f" [{change(one.low)}, {change(one.high)}]"
     answer = (
         f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference "
-        f"{change(one.difference)}{interval}, "
-        f"margin {number(comparison.rule.margin, drop_zero=True)}"
+        f"{change(one.difference)}{interval}, margin {number(comparison.rule.margin, drop_zero=True)}"
     )
     findings = [Finding(topic="certainty", text=_needed(one))] if one.verdict == "not settled" else []
     return DatasetVerdict(dataset=name, answer=answer, findings=tuple(findings))

@@ -37,7 +37,7 @@ class GateConfig(Keys):
     """Of each one-sided bound: a wrong pass, and a wrong failure, have at most the probability 1 - confidence."""
 
     allow_changes: list[Change] = field(default_factory=lambda: ["run", "retriever", "corpus"])
-    """What may differ between the two: run (the lists of documents), retriever (the file that the lists come from),
+    """What may differ between the two: run (lists or given outputs), retriever (the file that the lists come from),
     corpus (the passages), reader (its model, weights and settings), prompt. Any other difference is an error."""
 
     auxiliary: Text | None = None

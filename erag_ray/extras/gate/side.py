@@ -14,13 +14,13 @@ from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.extras.prediction_powered import OF_LISTS
-from erag_ray.store.schemas import CORPUS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.store.schemas import CORPUS, GIVEN, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
 from erag_ray.store.stages.stage import stale
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.registry import suggestion
 
-NEEDED = (QUERIES, CORPUS, RUNS, UTILITY, LIST_OUTPUTS)
+NEEDED = (QUERIES, CORPUS, RUNS, GIVEN, UTILITY, LIST_OUTPUTS)
 NEEDED_KEYS: Mapping[TableSchema, Sequence[str]] = {
     QUERIES: ("datasets", "passages", "runs"),
     UTILITY: ("end_to_end_depths", "reader"),
@@ -57,6 +57,12 @@ class Side:
     def depths(self) -> list[int]:
         """The depths of its end-to-end scores, ascending."""
         return sorted(self.utility["depth"].unique())
+
+    @property
+    def given(self) -> pl.DataFrame:
+        """The outputs of the run that exist."""
+        rows = self.store.read(GIVEN).filter(run_id=self.run)
+        return rows.select("query_id", "depth", "output").sort(pl.all())
 
     def lists(self, depth: int) -> pl.DataFrame:
         """Return query_id and doc_ids, the first ``depth`` documents of each list of the run."""

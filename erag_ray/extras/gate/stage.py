@@ -61,7 +61,12 @@ def compare(config: GateConfig) -> Comparison:
     refuse(changes, config.allow_changes)
     pairs = _pairs(baseline, candidate, depth)
     judged = pairs.filter(pl.col("difference").is_not_nan()).sort("dataset", maintain_order=True)
-    _check_judged(pairs, judged, depth)
+    missing = sorted({*pairs["dataset"]} - {*judged["dataset"]})
+    if missing or pairs.is_empty():
+        # without a dataset the others could pass
+        where = ", ".join(missing) or "either side"
+        text = f"no question of {where} has a score in both with {counted(depth, 'document')}"
+        raise InputError([f"candidate: {text}. Run erag-ray compare with retry_failed: true"])
     rule = Rule(margin=config.margin, confidence=config.confidence)
     estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
     parts = {str(name): part for (name,), part in judged.group_by("dataset", maintain_order=True)}
@@ -90,15 +95,6 @@ def compare(config: GateConfig) -> Comparison:
         verdict="passed" if is_unchanged else overall(list(decisions.values())),
         is_unchanged=is_unchanged,
     )
-
-
-def _check_judged(pairs: pl.DataFrame, judged: pl.DataFrame, depth: int) -> None:
-    """Refuse a dataset without any score: without it the others could pass."""
-    missing = sorted({*pairs["dataset"]} - {*judged["dataset"]})
-    if missing or pairs.is_empty():
-        where = ", ".join(missing) or "either side"
-        text = f"no question of {where} has a score in both with {counted(depth, 'document')}"
-        raise InputError([f"candidate: {text}. Run erag-ray compare with retry_failed: true"])
 
 
 def _estimates(
