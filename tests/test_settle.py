@@ -423,12 +423,3 @@ def test_the_job_takes_the_keys_of_its_config(
         looks = TableStore(config.out).read(INTERIM_ANALYSES)
         assert set(looks["auxiliary"]) == {auxiliary}
         assert "contains_answer_dpr alone names" in output
-
-
-def test_a_cheap_reader_is_set_by_its_keys(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("auxiliary_reader: {kind: causal, model: small}\n")
-    config = parse(SettleConfig, "Settle.", ["--config", str(path), "--auxiliary_reader.max_new_tokens", "9"])
-    assert config.auxiliary_reader == ReaderConfig(kind="causal", model="small", max_new_tokens=9)
-    assert config.auxiliary_annotator == "erag_auxiliary"
-    assert parse(SettleConfig, "Settle.", []).auxiliary_annotator is None

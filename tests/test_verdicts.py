@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tiny import RIGHT, Tiny, compare
+from tiny import RIGHT, Tiny, compare, make_tables, table
+from towns import towns
 
 import erag_ray as er
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.verdicts.agreement import (
     PEOPLE,
     PEOPLE_MEANS,
@@ -27,6 +29,7 @@ from erag_ray.extras.verdicts.agreement import (
 )
 from erag_ray.extras.verdicts.stage import check, make_verdicts
 from erag_ray.measures.agreement import resample_weights
+from erag_ray.store.schemas import LIST_OUTPUTS
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
@@ -158,6 +161,7 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
     records += [
         {"query_id": "q1", "doc_id": "d77", "verdict": 1},
         {"query_id": "q1", "run": "third", "verdict": 1},
+        {"query_id": "Q2", "run": "good", "verdict": 1},
         # of the list of 3 documents too, which has a verdict that says so
         {"query_id": "q1", "run": "bad", "verdict": "q1" in RIGHT["bad", 3]},
     ]
@@ -175,7 +179,7 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
     assert (erag[0]["num_items"], erag[0]["num_both"], erag[0]["num_only_people"]) == (2, 1, 1)
     assert erag[0]["value"] == 0.0
     notes = store.manifest(PEOPLE)["config"]["notes"]
-    unused = "verdicts: 2 of 14 are on outputs or documents that the job does not have, and not used"
+    unused = "verdicts: 3 of 15 are on outputs or documents that the job does not have, and not used"
     assert notes == [f"{unused} (such as query 'q1', document 'd77')"]
     means = {(row["run_id"], row["depth"]): row for row in store.read(PEOPLE_MEANS).to_dicts()}
     assert {*means} == {("good", 3), ("bad", 3)}
@@ -195,6 +199,36 @@ def test_verdicts_that_are_all_the_same_have_a_reason(compared: Tiny, no_reader:
     assert (row["value"], row["reason"]) == (None, "all verdicts are the same")
 
 
+def test_people_see_the_first_of_several_answers(tmp_path: pathlib.Path, reads_here: list[int]) -> None:
+    reader = ReaderConfig(kind="failing:Changes")
+    changes = {"repeats": 3, "reader": reader, "max_error_fraction": 1.0, "depth": 1, "end_to_end_depths": []}
+    make_tables(tiny := towns(tmp_path, {"good": 65, "half": 45}, 100).with_config(**changes))
+    answers = table(tiny, LIST_OUTPUTS, run_id="good").drop_nulls("output")
+    first = {row["query_id"]: row["output"] == f"Person {row['query_id'][1:]}" for row in answers.to_dicts()}
+    verdicts = [{"query_id": name, "run": "good", "verdict": is_right} for name, is_right in first.items()]
+    make_tables(tiny := judged(tiny, verdicts))
+    row = table(tiny, PEOPLE, rater="exact_match", run_id="").to_dicts()[0]
+    assert (row["num_both"], row["num_neither"]) == (sum(first.values()), len(first) - sum(first.values()))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "corrected", "least", "most"),
+    # a line is fitted from 20 others on; resamples may have two verdicts twice; equal ones are as sure as by Wilson
+    [([1.0, 0.0] * 10, 0.5, 0.1, 0.9), ([1.0] * 2, 1.0, 0.0, 1.0), ([0.0] * 25, 0.0, 0.0, 0.133)],
+)
+def test_few_verdicts_or_equal_ones(
+    verdicts: list[float], corrected: float, least: float, most: float
+) -> None:
+    settings: Any = SimpleNamespace(num_resamples=200, seed=0, confidence=0.95, clusters=None)
+    columns = {"query_id": list(map(str, range(100))), "value": [0.0, 1.0] * 50}
+    rows = pl.DataFrame(columns).with_columns(
+        verdict=pl.Series(verdicts).extend_constant(None, 100 - len(verdicts))
+    )
+    row: Any = _corrected(settings, rows)
+    assert row["corrected"] == CLOSE(corrected)
+    assert least - 0.001 < row["low"] < row["high"] < most + 0.001
+
+
 def test_corrected_means_are_those_of_people() -> None:
     generator = np.random.default_rng(1)
     people = (generator.random(2000) < 0.7).astype(float)
@@ -209,10 +243,6 @@ def test_corrected_means_are_those_of_people() -> None:
         row: Any = _corrected(settings, rows)  # type: ignore[arg-type]
         corrected.append(row["corrected"])
         inside += row["low"] <= people.mean() <= row["high"]
-    # resamples with both of two verdicts twice: a share of 2
-    two = rows.with_columns(verdict=pl.Series([1.0, 1.0, *[None] * 1998]))
-    row = _corrected(settings, two)  # type: ignore[arg-type]
-    assert (row["corrected"], row["low"], row["high"]) == (1.0, 0.0, 1.0)
     assert score.mean() < 0.55
     assert np.mean(corrected) == CLOSE(people.mean(), abs=0.01)
     assert inside >= 34

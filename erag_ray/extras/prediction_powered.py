@@ -15,7 +15,7 @@ ranks had the same variance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +92,10 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
     _check(sample)
     inverse = np.divide(1.0, sample.probabilities, out=np.zeros(len(sample.weights)), where=sample.is_read)
     labels = np.where(sample.is_read, sample.labels, 0.0)
-    predictors = _predictors(sample.auxiliary)
+    # [num_documents, 2]: 1, and the auxiliary label minus its mean, in units of its range; 0 if constant
+    width, ones = _width(sample.auxiliary), np.ones(len(labels))
+    scaled = sample.auxiliary / width if width else 0 * ones
+    predictors = np.stack([ones, scaled - scaled.mean() if len(scaled) else scaled], axis=1)
     # least squares in which each document read counts by its part of the estimate's variance
     spread = sample.weights**2 * (1 - sample.probabilities) * inverse**2
     squares = predictors[:, :, None] * predictors[:, None, :]
@@ -107,7 +110,7 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
     return PoweredValues(
         values=np.asarray(np.round(from_labels + corrections, TIE_DIGITS), np.float64),
         from_labels=from_labels,
-        slope=float(slope) / (_width(sample.auxiliary) or 1.0),
+        slope=float(slope) / (width or 1.0),
         correlation=_correlation(sample.is_read, labels, predictors[:, 1], inverse),
     )
 
@@ -131,7 +134,9 @@ def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
         # gains and differences may be below 0, and a user's measure may be above 1
         bounds=(min(0.0, float(read.min())), max(1.0, float(read.max()))),
     )
-    return powered_values(sample, count)
+    values = powered_values(sample, count)
+    # of exactly these, a line is fitted for the questions that were not read, and none for those that were
+    return values if len(read) != MIN_READ else replace(values, values=values.from_labels)
 
 
 def _check(sample: LabelSample) -> None:
@@ -150,13 +155,6 @@ def _width(auxiliary: Floats) -> float:
     """Return the range of the auxiliary labels; 0 if they are constant up to underflow."""
     width = float(np.ptp(auxiliary)) if len(auxiliary) else 0.0
     return width if width >= MIN_WIDTH else 0.0
-
-
-def _predictors(auxiliary: Floats) -> Floats:
-    """Return [num_documents, 2]: 1, and the auxiliary label minus its mean, in units of its range; 0 if constant."""
-    width = _width(auxiliary)
-    scaled = auxiliary / width if width else np.zeros(len(auxiliary))
-    return np.stack([np.ones(len(auxiliary)), scaled - scaled.mean() if len(scaled) else scaled], axis=1)
 
 
 def _by_question(sample: LabelSample, values: Floats, num_questions: int) -> Floats:

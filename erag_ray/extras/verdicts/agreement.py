@@ -26,9 +26,10 @@ from erag_ray.measures.agreement import (
     mean_intervals,
     percentiles,
     resample_weights,
+    share_of,
 )
 from erag_ray.measures.scores import score_named, score_outputs
-from erag_ray.store.schemas import COUNT, FLAG, LIST_OUTPUTS, STRING, VALUE, table_schema
+from erag_ray.store.schemas import COUNT, FLAG, LIST_OUTPUTS, REPEATS, STRING, VALUE, table_schema
 from erag_ray.support.progress import StageProgress
 
 VERDICTS = table_schema(
@@ -148,8 +149,10 @@ def judged_items(evaluation: Evaluation) -> pl.DataFrame:
 def judged_outputs(evaluation: Evaluation) -> pl.DataFrame:
     """Return the judged outputs, each with its score (value), reader, dataset and gold answers."""
     on = ["run_id", "query_id", "depth"]
-    outputs = evaluation.tables.read(LIST_OUTPUTS).drop_nulls("output")
+    outputs, repeats = (evaluation.tables.read(schema) for schema in (LIST_OUTPUTS, REPEATS))
     scored = evaluation.utility.join(outputs, on=[*on, "reader"], how="inner", maintain_order="left")
+    # of several answers people see the first, and UTILITY is the mean of all
+    scored = (repeats.filter(repeat=1) if repeats.height else scored).drop_nulls("output")
     items = evaluation.once(judged_items).filter(pl.col("run_id") != "").drop("doc_id")
     queries = evaluation.inputs.queries.select("query_id", "dataset", "answers")
     judged = items.join(scored, on=on, maintain_order="left")
@@ -243,12 +246,11 @@ def _row(evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, value
     numbers = items["query_id"].rank("dense").to_numpy().astype(np.int64) - 1
     statistic = kappa if row["statistic"] == "kappa" else alpha
     weights = _weights(settings, questions)
-    interval = with_interval(statistic, values, numbers, weights, settings.confidence)
-    value, low, _ = interval
+    value, low, high = with_interval(statistic, values, numbers, weights, settings.confidence)
     reason = NO_INTERVAL if low is None and len(questions) > 1 else None
     reason = reason if value is not None else CONSTANT if items.height else "no output has both"
-    figures = dict(zip(("value", "low", "high"), interval, strict=True))
-    return {**row, **figures, "num_items": items.height, "num_queries": len(questions), "reason": reason}
+    counts = {"num_items": items.height, "num_queries": len(questions)}
+    return {**row, "value": value, "low": low, "high": high, **counts, "reason": reason}
 
 
 def _weights(settings: Settings, query_ids: pl.Series) -> Weights:
@@ -282,6 +284,9 @@ def _corrected(settings: Settings, rows: pl.DataFrame) -> Row:
     estimates = estimate_all(verdicts, rows["value"].to_numpy()).values
     weights = _weights(settings, rows["query_id"])
     [interval] = mean_intervals(estimates[:, None], weights, settings.confidence)
+    if not np.ptp(estimates):
+        # resamples of equal values are equal, however few they are
+        interval = share_of(verdicts, settings.confidence)
     within = (None if end is None else min(max(end, 0.0), 1.0) for end in interval)
     return {
         "judged": rows["verdict"].mean(),

@@ -34,7 +34,7 @@ from erag_ray.extras.verdicts.agreement import (
     unused_notes,
 )
 from erag_ray.store.fingerprints import file_stamp
-from erag_ray.store.schemas import LABELS, LIST_OUTPUTS, QUERIES, UTILITY
+from erag_ray.store.schemas import LABELS, LIST_OUTPUTS, QUERIES, REPEATS, UTILITY
 from erag_ray.support.errors import InputError
 from erag_ray.support.progress import StageProgress
 
@@ -90,12 +90,12 @@ def check(config: JobConfig) -> None:
 
 
 def make_verdicts(evaluation: Evaluation, _: StageProgress) -> Iterator[pl.DataFrame]:
-    """Yield VERDICTS on the questions of the job."""
+    """Yield VERDICTS; `unused_notes` counts those on other questions."""
     verdicts = load_verdicts(evaluation.config.verdicts, Diagnostics())
-    queries = evaluation.inputs.queries
-    if fault := numbering_fault(queries["query_id"].to_list(), verdicts["query_id"].unique().to_list()):
+    query_ids = evaluation.inputs.queries["query_id"].to_list()
+    if fault := numbering_fault(query_ids, verdicts["query_id"].unique().to_list()):
         raise InputError([f"verdicts: the file {fault}"])
-    yield verdicts.join(queries, on="query_id", how="semi", maintain_order="left")
+    yield verdicts
 
 
 def show(view: View) -> Iterator[Part]:
@@ -203,7 +203,7 @@ EXTENSION = Extension(
         ),
         Analysis(
             schema=PEOPLE,
-            sources=(VERDICTS, UTILITY, LIST_OUTPUTS, LABELS, QUERIES),
+            sources=(VERDICTS, UTILITY, LIST_OUTPUTS, REPEATS, LABELS, QUERIES),
             settings=("threshold", *RESAMPLED),
             code=("scores",),
             is_wanted=lambda config: bool(config.verdicts),
@@ -216,7 +216,7 @@ EXTENSION = Extension(
         ),
         Analysis(
             schema=PEOPLE_MEANS,
-            sources=(VERDICTS, UTILITY, LIST_OUTPUTS, QUERIES),
+            sources=(VERDICTS, UTILITY, LIST_OUTPUTS, REPEATS, QUERIES),
             settings=RESAMPLED,
             is_wanted=lambda config: bool(config.verdicts),
             make=make_means,
