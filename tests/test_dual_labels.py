@@ -20,6 +20,7 @@ from erag_ray.data.datasets.queries import load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.pages import read_pages
 from erag_ray.data.passages.splitters import Page
+from erag_ray.extras.papers import dual_labels as dual
 from erag_ray.extras.papers.config import DualLabelsConfig
 from erag_ray.extras.papers.dual_labels import DUAL_LABELS, dual_labels, dual_probabilities, label_twice
 from erag_ray.retrieve.stage import retrieve
@@ -194,6 +195,9 @@ def test_probabilities_by_hand() -> None:
     assert values["none", "doc"]["value"] == 0
     assert values["none", "word_given_doc"]["value"] is None
     assert values["none", "doc_given_word"]["num_queries"] == 0
+    # each run over the questions whose passage has a page
+    rows = dual.dual_tables(table, 0.95)[0].rows
+    assert [[cell.value for cell in row[:2]] for row in rows] == [["one", 4], ["none", 5]]
 
 
 def config_of(folder: pathlib.Path, klue: pathlib.Path, pages: pathlib.Path) -> DualLabelsConfig:

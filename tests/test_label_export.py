@@ -101,10 +101,7 @@ def test_every_label_leaves_and_no_question_is_in_two_splits(finished: Tiny, tmp
     assert (both["split"] == both["split_right"]).all()
     (one,) = rows.filter(annotator="erag", query_id="q1", doc_id="d2").rows(named=True)
     assert (one["output"], one["label"], one["answers"]) == ("Marn", 0.0, ["Ada Brunner"])
-    assert (
-        rows.filter(annotator="provenance")["output"].null_count()
-        == rows.filter(annotator="provenance").height
-    )
+    assert not rows.filter(annotator="provenance")["output"].count()
 
 
 def test_the_card_has_the_numbers_of_the_files(finished: Tiny, tmp_path: pathlib.Path) -> None:
@@ -143,9 +140,7 @@ def test_a_second_export_replaces_the_first(finished: Tiny, tmp_path: pathlib.Pa
 
 
 def test_folders_of_others_are_refused(finished: Tiny, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(
-        InputError, match=r"out: .* is the folder of a job, whose table labels would be overwritten"
-    ):
+    with pytest.raises(InputError, match=r"out: .* is the folder of a job, whose table labels would be over"):
         export(config(finished, pathlib.Path(finished.config.out)))
     (tmp_path / "README.md").write_text("# My project")
     with pytest.raises(InputError, match=r"out: .*README\.md is not the card of an export"):
@@ -161,7 +156,7 @@ def test_stale_and_missing_tables_are_refused_and_nothing_is_written(
     store, out = TableStore(str(copy)), tmp_path / "out"
     store.write(store.read(RUNS).head(3), RUNS)
     with pytest.raises(
-        InputError, match=r"labels were computed from an earlier version of runs; run erag-ray compare"
+        InputError, match="labels were computed from an earlier version of runs; run erag-ray"
     ):
         export(ExportConfig(job=str(copy), out=str(out), progress=False))
     store.invalidate(LABELS)

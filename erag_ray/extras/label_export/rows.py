@@ -162,7 +162,11 @@ def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
         raise InputError([f"annotator: {text}. Choose one of these, or add it to the job's annotators"])
     if min(label_sign(config.annotator, score) for score in job.queries["score"].unique()) < 1:
         raise InputError([f"annotator: a larger label by {config.annotator} is not better. Choose another"])
-    harmful = _harmful(job, config).select(*PAIR, is_harmful=pl.lit(True))
+    gains = job.labels.filter(annotator="gain")
+    if config.harmful_only and gains.is_empty():
+        text = f"{config.job} has no labels by gain, which show what does harm"
+        raise InputError([f"harmful_only: {text}. Add gain to the job's annotators and start it again"])
+    harmful = gains.filter(pl.col("label") < 0).select(PAIR).unique().with_columns(is_harmful=True)
     texts = job.corpus.select("doc_id", passage=SEARCHED["title_and_text"](job.corpus).str.strip_chars())
     joined = (
         labels.drop_nulls("label")
@@ -179,15 +183,6 @@ def _documents(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
         is_harmful=pl.col("is_harmful").any(),
         best_rank=pl.col("best_rank").min(),
     )
-
-
-def _harmful(job: LabelledJob, config: ExportConfig) -> pl.DataFrame:
-    """Return the pairs with a gain below 0: query_id, doc_id."""
-    gains = job.labels.filter(annotator="gain")
-    if config.harmful_only and gains.is_empty():
-        text = f"{config.job} has no labels by gain, which show what does harm"
-        raise InputError([f"harmful_only: {text}. Add gain to the job's annotators and start it again"])
-    return gains.filter(pl.col("label") < 0).select(PAIR).unique()
 
 
 def _negatives(documents: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:

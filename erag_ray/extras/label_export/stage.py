@@ -46,7 +46,12 @@ def export(config: ExportConfig) -> TrainingData:
     with stage_progress("loading labels", show=config.progress):
         job = load_job(config.job, config.threshold)
         training = training_rows(job, config)
-    _clear(folder)
+    # of an earlier export
+    folder.delete(CARD)
+    for below in (LABELS_FOLDER, TRAINING_FOLDER):
+        for name in folder.names(below, suffix=".parquet"):
+            if name.startswith(SPLITS):
+                folder.delete(below, name)
     with stage_progress("writing the dataset", show=config.progress):
         queries = with_split(job.queries, config)
         labels = {split: label_rows(job, queries.filter(split=split), ROWS_PER_FILE) for split in SPLITS}
@@ -58,8 +63,8 @@ def export(config: ExportConfig) -> TrainingData:
         }
         text = card(job, training, queries, files, config)
         folder.write_bytes(text.encode(), CARD)
-        for below in ((UNFINISHED,), (LABELS_FOLDER, UNFINISHED), (TRAINING_FOLDER, UNFINISHED)):
-            folder.prune(*below)
+        for parts in ((UNFINISHED,), (LABELS_FOLDER, UNFINISHED), (TRAINING_FOLDER, UNFINISHED)):
+            folder.prune(*parts)
     _tell(folder, job, training)
     return training
 
@@ -103,15 +108,6 @@ def _check_out(folder: Folder) -> None:
     if folder.exists(CARD) and MARK not in folder.read_bytes(CARD):
         text = f"{folder.at(CARD)} is not the card of an export and would be overwritten"
         raise InputError([f"out: {text}. Choose another folder"])
-
-
-def _clear(folder: Folder) -> None:
-    """Delete the files of an earlier export."""
-    folder.delete(CARD)
-    for below in (LABELS_FOLDER, TRAINING_FOLDER):
-        for name in folder.names(below, suffix=".parquet"):
-            if name.startswith(SPLITS):
-                folder.delete(below, name)
 
 
 def _write(folder: Folder, below: str, parts: Mapping[str, Iterable[pl.DataFrame]]) -> dict[str, list[str]]:

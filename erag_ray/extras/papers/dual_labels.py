@@ -97,21 +97,22 @@ def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
 def dual_tables(table: pl.DataFrame, confidence: float) -> list[Table]:
     """Return a table per dataset of DUAL_LABELS in the layout of Park & Lim's Table 3, then their table."""
     heads = {name: Column(head, Format.NUMBER_4) for name, head in PROBABILITIES.items()}
+    counts = pl.col("num_queries").filter(probability="doc").first().over("dataset", "run_id")
     measured = [
         crosstab(
-            part.group_by("run_id", maintain_order=True),
-            names("model"),
+            part.group_by("run_id", "questions", maintain_order=True),
+            (*names("model"), Column("questions", Format.COUNT)),
             "probability",
             heads,
             name=part_name("dual_labels", dataset),
-            title=f"{dataset}: the best passage of {part.filter(probability='doc')['num_queries'][0]:,} questions, "
-            "by document and by word",
+            title=f"{dataset}: the best passage, by document and by word",
             caption=f"With {confidence:.0%} Wilson intervals. A conditional probability is over the questions where "
-            "its condition holds; a dash where it never does. A question without a list has neither.",
+            "its condition holds; a dash where it never does. A question without a list has neither; one whose "
+            "passage has no page is left out.",
             is_main=True,
             dataset=str(dataset),
         )
-        for (dataset,), part in table.group_by("dataset", maintain_order=True)
+        for (dataset,), part in table.with_columns(questions=counts).group_by("dataset", maintain_order=True)
     ]
     published = read_published("dual_labels_table_3.csv").select("retriever", *PROBABILITIES)
     as_published = Table(
