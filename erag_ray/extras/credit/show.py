@@ -24,16 +24,20 @@ def show_agreement(view: View) -> Iterator[Table | Figure]:
     for statistic in chosen["statistic"].unique(maintain_order=True).head(1):
         rows = in_run_order(chosen.filter(statistic=statistic), view.runs)
         annotators = rows["annotator"].unique(maintain_order=True).to_list()
+        is_fewer = pl.col("num_queries") < pl.col("num_queries").max()
+        rows = rows.with_columns(
+            note=pl.when(is_fewer).then(pl.format("n={}", "num_queries")).otherwise(pl.lit(""))
+        )
         yield _agreement_figure(view, rows, statistic)
         yield crosstab(
             rows.group_by("run_id", "depth", "credit", maintain_order=True),
             LIST_COLUMNS,
             "annotator",
             {name: Column(name) for name in annotators},
-            functools.partial(estimate, name="agreement"),
-            caption="The mean over the lists in which both vary; intervals draw questions. Marginal and Shapley "
-            "credits sum to the list's score minus the closed-book score, so they do not compete with labels in "
-            "predicting it. A list of one document has its gain as credit.",
+            lambda row: estimate(row, "agreement", row["note"]),
+            caption="The mean over the lists in which both vary (n: over so many lists only, so not over the same); "
+            "intervals draw questions. Marginal and Shapley credits sum to the list's score minus the closed-book "
+            "score, so they do not compete with labels in predicting it. A list of one has its gain as credit.",
             **view.about("credit", f"{statistic} of labels with credit, within lists"),
         )
 
