@@ -17,6 +17,7 @@ from towns import towns
 
 import erag_ray as er
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.extras.credit.orders import ORDER_EFFECTS
 from erag_ray.extras.verdicts.agreement import (
     PEOPLE,
     PEOPLE_MEANS,
@@ -201,8 +202,9 @@ def test_verdicts_that_are_all_the_same_have_a_reason(compared: Tiny, no_reader:
 
 def test_people_see_the_first_of_several_answers(tmp_path: pathlib.Path, reads_here: list[int]) -> None:
     reader = ReaderConfig(kind="failing:Changes")
-    changes = {"repeats": 3, "reader": reader, "max_error_fraction": 1.0, "depth": 1, "end_to_end_depths": []}
-    make_tables(tiny := towns(tmp_path, {"good": 65, "half": 45}, 100).with_config(**changes))
+    changes: dict[str, Any] = {"repeats": 3, "max_error_fraction": 1.0, "orders": ["reversed"]}
+    make_tables(tiny := towns(tmp_path, {"good": 65}, 100).with_config(reader=reader, **changes))
+    assert table(tiny, ORDER_EFFECTS)["share_changed"].max() == 0  # reversed, one document is the same
     answers = table(tiny, LIST_OUTPUTS, run_id="good").drop_nulls("output")
     first = {row["query_id"]: row["output"] == f"Person {row['query_id'][1:]}" for row in answers.to_dicts()}
     verdicts = [{"query_id": name, "run": "good", "verdict": is_right} for name, is_right in first.items()]

@@ -25,9 +25,8 @@ def show_agreement(view: View) -> Iterator[Table | Figure]:
         rows = in_run_order(chosen.filter(statistic=statistic), view.runs)
         annotators = rows["annotator"].unique(maintain_order=True).to_list()
         is_fewer = pl.col("num_queries") < pl.col("num_queries").max()
-        rows = rows.with_columns(
-            note=pl.when(is_fewer).then(pl.format("n={}", "num_queries")).otherwise(pl.lit(""))
-        )
+        note = pl.when(is_fewer).then(pl.format("n={}", "num_queries")).otherwise(pl.lit(""))
+        rows = rows.with_columns(note=note)
         yield _agreement_figure(view, rows, statistic)
         yield crosstab(
             rows.group_by("run_id", "depth", "credit", maintain_order=True),

@@ -45,6 +45,7 @@ from erag_ray.store.schemas import (
     LABELS,
     PROVENANCE,
     QUERIES,
+    REPEATS,
     RESPONSES,
     RUNS,
     SLICES,
@@ -133,9 +134,8 @@ def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None
 
 def credit_settings(config: JobConfig, inputs: Inputs, schema: TableSchema) -> dict[str, object]:
     """Return the settings that CREDITS or ORDER_UTILITY depend on."""
-    keys = SETTINGS[schema]
     common = end_to_end_settings(config, inputs.datasets)
-    return {**common, **{key: getattr(config, key) for key in (*keys, "credit_queries", "seed")}}
+    return {**common, **{key: getattr(config, key) for key in (*SETTINGS[schema], "credit_queries", "seed")}}
 
 
 def _make_credits(
@@ -199,8 +199,10 @@ def _make_shares(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]
 
 
 def _make_effects(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
-    changed = evaluation.tables.read(ORDER_UTILITY)
-    return [order_effects(changed, evaluation.utility, evaluation.inputs.queries, evaluation.settings)]
+    changed, repeats = (evaluation.tables.read(schema) for schema in (ORDER_UTILITY, REPEATS))
+    # changed lists are answered once
+    once = repeats.filter(repeat=1).drop("repeat", "output") if repeats.height else evaluation.utility
+    return [order_effects(changed, once, evaluation.inputs.queries, evaluation.settings)]
 
 
 OF_CREDITS = (
@@ -239,7 +241,7 @@ OF_ORDERS = (
     ),
     Analysis(
         schema=ORDER_EFFECTS,
-        sources=(ORDER_UTILITY, UTILITY, QUERIES),
+        sources=(ORDER_UTILITY, UTILITY, REPEATS, QUERIES),
         settings=RESAMPLED,
         is_wanted=lambda config: bool(config.orders),
         make=_make_effects,
