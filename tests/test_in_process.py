@@ -12,11 +12,12 @@ import torch
 from heavy_packages import LIGHT_INSTALL
 from tiny import Tiny, assert_same, make_tables, results
 
+from erag_ray.inference.in_process import VARIABLES
+
 
 def settings() -> tuple[object, ...]:
     """What an actor changes in its process."""
-    variables = [os.environ.get(name) for name in ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")]
-    return gc.get_threshold(), torch.get_num_threads(), variables
+    return gc.get_threshold(), torch.get_num_threads(), [*map(os.environ.get, VARIABLES)]
 
 
 def test_this_process_reads_without_ray_and_keeps_its_settings(

@@ -24,7 +24,7 @@ from erag_ray.support.threads import num_cpus
 from erag_ray.support.user_code import RESUME_ADVICE
 
 BLOCK_ROWS = 4096
-TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
+VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM", "GOMP_SPINCOUNT")
 
 
 class LocalReader(ModelActor):
@@ -85,7 +85,7 @@ def _blocks(folder: str, rows: int) -> Iterator[pa.Table]:
 def _settings_restored() -> Iterator[None]:
     """Restore the settings of this process that a `ModelActor` changes: threads, garbage collection, variables."""
     thresholds, threads = gc.get_threshold(), num_threads()
-    variables = {name: os.environ.get(name) for name in TOKENIZER_VARIABLES}
+    variables = {name: os.environ.get(name) for name in VARIABLES}
     try:
         yield
     finally:

@@ -72,7 +72,7 @@ def _no_values(config: JobConfig) -> Values:
         spec.kind: pl.String if spec.kind.value is str else pl.Float64
         for spec in request_specs(config.annotators)
     }
-    return {kind: pl.DataFrame(schema={**key, "value": of_values}) for kind, of_values in types.items()}
+    return {kind: pl.DataFrame(schema={**key, "value": dtype}) for kind, dtype in types.items()}
 
 
 def _make(
