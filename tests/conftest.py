@@ -76,9 +76,7 @@ def ray_environment() -> Iterator[None]:
         patch.delenv("RAY_ADDRESS", raising=False)
         # its workers find the package where this process does, and the readers that tests define
         places = [
-            str(ROOT),
-            str(ROOT / "tests"),
-            str(ROOT / "tests" / "helpers"),
+            *map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "helpers")),
             os.environ.get("PYTHONPATH", ""),
         ]
         patch.setenv("PYTHONPATH", os.pathsep.join(places))
@@ -130,13 +128,17 @@ def finished_tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiny, pathl
     return tiny, pathlib.Path(shutil.copytree(tiny.folder, folder / "copy"))
 
 
-@pytest.fixture
-def compared(finished_tiny: tuple[Tiny, pathlib.Path], reads_here: list[int]) -> Tiny:
-    """The tiny comparison after its job, without running it: its folder is put back for each test."""
+def put_back(finished_tiny: tuple[Tiny, pathlib.Path]) -> Tiny:
     tiny, copy = finished_tiny
     shutil.rmtree(tiny.folder)
     shutil.copytree(copy, tiny.folder)
     return tiny
+
+
+@pytest.fixture
+def compared(finished_tiny: tuple[Tiny, pathlib.Path], reads_here: list[int]) -> Tiny:
+    """The tiny comparison after its job, without running it: its folder is put back for each test."""
+    return put_back(finished_tiny)
 
 
 @pytest.fixture(scope="session")
