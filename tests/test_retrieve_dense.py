@@ -21,7 +21,7 @@ from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import LIST_COLUMNS
-from erag_ray.retrieve.run import Sources
+from erag_ray.retrieve.run import Retriever, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import do_tasks, part, write_array
 from erag_ray.support.errors import InputError
@@ -226,8 +226,8 @@ def list_of(**lists: str) -> Any:
         for query, docs in lists.items()
         for rank, doc in enumerate(docs.split(), 1)
     ]
-    table = pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
-    return types.SimpleNamespace(others={}, read=lambda queries: table.with_columns(title=None, text=None))
+    table = pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row").with_columns(title=None, text=None)
+    return types.SimpleNamespace(others={}, retriever=Retriever, read=lambda queries: table)
 
 
 def made_of(runs: dict[str, Any], sources: Sources, place: pathlib.Path, **settings: Any) -> pl.DataFrame:

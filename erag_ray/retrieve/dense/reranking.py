@@ -124,8 +124,8 @@ class CrossEncoder(Retriever):
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Rerank the candidates, with the texts of the passages or of the lists; equal texts have equal scores."""
         lists, diagnostics, work = _candidates(run, sources.queries), Diagnostics(), run.work
-        brought = pl.concat(one.read(sources.queries) for one in _made_from(run))
-        corpus = with_texts(sources.corpus, brought, diagnostics)
+        brought = [one.read(sources.queries) for one in _made_from(run) if one.retriever.brings_texts]
+        corpus = with_texts(sources.corpus, pl.concat([lists.clear(), *brought]), diagnostics)
         diagnostics.raise_errors()
         texts = corpus.select("doc_id", text=SEARCHED[self.config.searches](corpus))
         questions = sources.queries.select("query_id", "question")
