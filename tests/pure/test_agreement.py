@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.measures.agreement import (
@@ -130,6 +130,7 @@ def test_orders_of_some_queries_are_those_of_all_without_the_others() -> None:
 
 
 @both_statistics
+@settings(max_examples=40)
 @given(data=st.data())
 def test_p_values_of_many_columns_are_those_of_each(statistic: str, data: st.DataObject) -> None:
     size = data.draw(st.integers(3, 12))
