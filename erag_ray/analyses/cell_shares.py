@@ -94,7 +94,10 @@ def _shares(column: Floats, confidence: float, clusters: Clusters | None) -> Ite
 
 def show(view: View) -> Iterator[Part]:
     """Yield the shares of cells and the two rates of every run, and the shares by slice at the largest depth."""
-    rows = _of_lists(view)
+    selected = view.rows(CELL_SHARES).filter(pl.col("run_id").is_in(view.runs))
+    judged = selected.filter(pl.col("share").is_not_null().any().over("run_id", "depth"))
+    numbered = in_run_order(judged.with_row_index("row"), view.runs)
+    rows = numbered.sort(pl.col("row").min().over("slice", "value"), "run_number", "depth", "row")
     of_all, of_slices = rows.filter(slice=""), rows.filter(pl.col("slice") != "")
     intervals = f"{view.results.confidence:.0%} Wilson intervals"
     if of_all.height:
@@ -138,14 +141,6 @@ def show(view: View) -> Iterator[Part]:
         )
     if view.standing is not None:
         yield from failures_of_labels(of_all, view.standing)
-
-
-def _of_lists(view: View) -> pl.DataFrame:
-    """Return the judged rows of a dataset, runs in reading order, depths ascending."""
-    selected = view.rows(CELL_SHARES).filter(pl.col("run_id").is_in(view.runs))
-    judged = selected.filter(pl.col("share").is_not_null().any().over("run_id", "depth"))
-    numbered = in_run_order(judged.with_row_index("row"), view.runs)
-    return numbered.sort(pl.col("row").min().over("slice", "value"), "run_number", "depth", "row")
 
 
 def _crosstab(

@@ -93,8 +93,8 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
     inverse = np.divide(1.0, sample.probabilities, out=np.zeros(len(sample.weights)), where=sample.is_read)
     labels = np.where(sample.is_read, sample.labels, 0.0)
     # [num_documents, 2]: 1, and the auxiliary label minus its mean, in units of its range; 0 if constant
-    width, ones = _width(sample.auxiliary), np.ones(len(labels))
-    scaled = sample.auxiliary / width if width else 0 * ones
+    width, ones = np.ptp(sample.auxiliary) if len(labels) else 0.0, np.ones(len(labels))
+    scaled = sample.auxiliary / width if width >= MIN_WIDTH else 0 * ones
     predictors = np.stack([ones, scaled - scaled.mean() if len(scaled) else scaled], axis=1)
     # least squares in which each document read counts by its part of the estimate's variance
     spread = sample.weights**2 * (1 - sample.probabilities) * inverse**2
@@ -149,12 +149,6 @@ def _check(sample: LabelSample) -> None:
         raise ValueError(text)
     if ((sample.probabilities <= 0) & ((sample.weights != 0) | sample.is_read)).any():
         raise ValueError("a document with a weight needs a probability above 0, or the estimate is biased")
-
-
-def _width(auxiliary: Floats) -> float:
-    """Return the range of the auxiliary labels; 0 if they are constant up to underflow."""
-    width = float(np.ptp(auxiliary)) if len(auxiliary) else 0.0
-    return width if width >= MIN_WIDTH else 0.0
 
 
 def _by_question(sample: LabelSample, values: Floats, num_questions: int) -> Floats:

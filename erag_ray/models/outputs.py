@@ -118,18 +118,14 @@ def answer_in(text: str, *, one_line: bool = False) -> Answer:
     has_opening = opened != rest
     if one_line:
         opened = (opened.lstrip() if has_opening or thinking is not None else opened).split("\n", 1)[0]
-    answer = _without_controls(_NEXT_TURN.split(opened, 1)[0].rstrip())
+    answer = _NEXT_TURN.split(opened, 1)[0].rstrip()
+    while last := _LAST_CONTROL.search(answer, max(0, len(answer) - _MOST_CHARACTERS)):
+        answer = answer[: last.start()].rstrip()
     has_controls = has_opening or answer != opened.rstrip()
     if wrapped := (_WRAPPED if thinking is None else _WRAPPER).match(answer):
         answer = wrapped["answer"]
     notes = {"thinking": bool(thinking and thinking.strip()), "control": has_controls}
     return Answer(answer.strip(), tuple(name for name, is_set in notes.items() if is_set))
-
-
-def _without_controls(text: str) -> str:
-    while last := _LAST_CONTROL.search(text, max(0, len(text) - _MOST_CHARACTERS)):
-        text = text[: last.start()].rstrip()
-    return text
 
 
 def opens_thinking(prompt: str) -> str:

@@ -58,15 +58,11 @@ def javascript_bundle() -> str:
     # RuntimeError: a user without a home
     with contextlib.suppress(OSError, RuntimeError):
         return (cache_folder() / name).read_text(encoding="utf-8")
-    bundle = _bundled()
-    with contextlib.suppress(OSError, RuntimeError):
-        write_cached(cache_folder() / name, bundle)
-    return bundle
-
-
-def _bundled() -> str:
     import vl_convert
 
     # the type stub lacks the default
     bundle: str = vl_convert.javascript_bundle(snippet=None, vl_version=VEGA_LITE)  # type: ignore[arg-type]
-    return bundle.replace("</script", "<\\/script")
+    bundle = bundle.replace("</script", "<\\/script")
+    with contextlib.suppress(OSError, RuntimeError):
+        write_cached(cache_folder() / name, bundle)
+    return bundle

@@ -81,7 +81,10 @@ class Diagnostics:
     @property
     def errors(self) -> tuple[str, ...]:
         """One line for each error: the first few of each kind, then the number of the others."""
-        lines = (line for kind, entry in self._errors.items() for line in _error_lines(kind, entry))
+        lines: list[str] = []
+        for kind, entry in self._errors.items():
+            more = entry.count - len(entry.named)
+            lines += [*entry.named, *([f"... and {more:,} more: {kind}"] if more > 0 else [])]
         return tuple(dict.fromkeys(map(_clean, lines)))
 
     @property
@@ -104,11 +107,6 @@ def _clean(line: str) -> str:
     """Cut a long line, and escape what could control a terminal, break the line, or not be written as UTF-8."""
     shown = line if len(line) <= LINE_CHARACTERS else f"{line[: LINE_CHARACTERS - 3]}..."
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), shown)
-
-
-def _error_lines(kind: str, entry: _Kind) -> list[str]:
-    more = entry.count - len(entry.named)
-    return [*entry.named, *([f"... and {more:,} more: {kind}"] if more > 0 else [])]
 
 
 def _warning_line(kind: str, entry: _Kind) -> str:

@@ -89,12 +89,15 @@ def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnosti
 def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[str]]) -> Iterator[Record]:
     """Yield the rows of tab-separated values; a first line of column names is the header."""
     by_count: Mapping[int, Sequence[str]] = {len(names): names for names in columns}
-    known = {name for names in columns for name in names}
+    known = {*_OTHER_NAMES, *(name for names in columns for name in names)}
     names: Sequence[str] = ()
     for position, (number, line) in enumerate(read_lines(path, diagnostics)):
         cells = [_unquoted(cell) for cell in line.rstrip("\r\n").split("\t")]
         lower = [cell.strip().lower() for cell in cells]
-        num_names = sum(_names_a_column(cell, known) for cell in {*lower})
+        num_names = sum(
+            cell in known or bool(DOCUMENT_IDS.among([cell]) or QUESTION_IDS.among([cell]))
+            for cell in {*lower}
+        )
         # one known name among words that could all be names is a header too
         if position == 0 and num_names > (not all(cell.replace(" ", "_").isidentifier() for cell in lower)):
             names = lower
@@ -113,15 +116,6 @@ def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[st
             forms = " or ".join(", ".join(one) for one in ([names] if names else columns))
             text = f"{path}:{number}: {len(cells)} columns between tabs; expected {forms}"
             diagnostics.error(f"bad lines in {path}", f"{text}. Write these columns, or JSON Lines")
-
-
-def _names_a_column(cell: str, known: set[str]) -> bool:
-    """Return whether a cell of a first line is a name: of a known column, or one that other files have for it."""
-    return (
-        cell in known
-        or cell in _OTHER_NAMES
-        or bool(DOCUMENT_IDS.among([cell]) or QUESTION_IDS.among([cell]))
-    )
 
 
 def _unquoted(cell: str) -> str:

@@ -146,9 +146,6 @@ def _licence(config: ExportConfig) -> str:
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    """Return a text that cannot end a cell or a line of a table."""
-    return " ".join(text.replace("|", "\\|").split())
+    # a text must not end a cell or a line
+    cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -241,15 +241,13 @@ def difference_of(
         return None, None, None, None
     resampled = signs[0] * a.values - signs[1] * b.values
     low, high = percentiles(resampled, confidence)
-    p_value = None if low is None else _p_of_zero(resampled[~np.isnan(resampled)])
+    p_value = None
+    if low is not None:
+        # the least alpha whose percentile interval excludes 0
+        ordered = np.sort(resampled[~np.isnan(resampled)])
+        share = min(_share_up_to_zero(ordered), _share_up_to_zero(-ordered[::-1]))
+        p_value = min(1.0, max(2 * share, 2 / (len(ordered) + 1)))
     return signs[0] * a.value - signs[1] * b.value, low, high, p_value
-
-
-def _p_of_zero(resampled: Floats) -> float:
-    """Return the least alpha whose percentile interval excludes 0, but at least 2 / (B + 1)."""
-    ordered = np.sort(resampled)
-    share = min(_share_up_to_zero(ordered), _share_up_to_zero(-ordered[::-1]))
-    return min(1.0, max(2 * share, 2 / (len(ordered) + 1)))
 
 
 def _share_up_to_zero(ordered: Floats) -> float:

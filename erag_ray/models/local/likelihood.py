@@ -72,7 +72,9 @@ def logprobs_of(
                 tokens = [(number, start + step, id_) for step, id_ in enumerate(ids)]
                 end = [(number, start + len(ids), id_) for id_ in ends if model.scores_end(form, ids)]
                 positions[row.prompt, ids] = [*tokens, *end]
-    values = _values(logits, list(itertools.chain.from_iterable(positions.values())))
+    places = torch.tensor(list(itertools.chain.from_iterable(positions.values())), dtype=torch.long)
+    index = to_device(places.reshape(-1, 3), logits.device).unbind(dim=1)
+    values = logits.float().log_softmax(dim=-1)[tuple(index)].cpu()
     parts = torch.split(values, list(map(len, positions.values())))
     return {key: _logprob(key[1], part) for key, part in zip(positions, parts, strict=True)}
 
@@ -80,12 +82,6 @@ def logprobs_of(
 def _logprob(ids: Ids, values: torch.Tensor) -> torch.Tensor:
     total, ends = values[: len(ids)].sum(), values[len(ids) :]
     return total + ends.logsumexp(dim=0) if len(ends) else total
-
-
-def _values(logits: torch.Tensor, positions: Sequence[tuple[int, int, int]]) -> torch.Tensor:
-    """Return the log-probabilities at positions of a batch, on the host."""
-    index = to_device(torch.tensor(positions, dtype=torch.long).reshape(-1, 3), logits.device)
-    return logits.float().log_softmax(dim=-1)[tuple(index.unbind(dim=1))].cpu()
 
 
 def by_prompt(
