@@ -194,6 +194,15 @@ def test_a_family_is_corrected_by_holm_and_copies_change_nothing(
         assert (one.p_adjusted <= 0.05) == (one.test.p_value <= one.level) == (low > 0 or high < 0)
 
 
+def test_the_smallest_p_values_have_a_level() -> None:
+    family = Family()
+    for column in (np.ones(1074), np.eye(1074)[0]):
+        family.add(column)
+    for one in family.adjusted(0.05):
+        assert (one.test.p_value <= one.level) == (one.p_adjusted <= 0.05)
+        assert one.test.num_needed(one.level)
+
+
 @pytest.mark.parametrize(
     ("num_runs", "count", "num_sets"), [(2, 40, 400), (10, 60, 200), (34, 100, 60), (200, 60, 6)]
 )

@@ -361,10 +361,8 @@ class Family:
         distinct = {key: test.p_value for key, test in self._members if len(test.values)}
         p_values = np.array(list(distinct.values()))
         stepped = _stepped_down(p_values)
-        # where the two are equal, the level is alpha without rounding
-        levels = np.divide(
-            alpha * p_values, stepped, out=np.full(len(stepped), alpha), where=stepped > p_values
-        )
+        # the ratio first: alpha times the smallest p-values may be 0
+        levels = alpha * np.divide(p_values, stepped, out=np.ones(len(stepped)), where=stepped > p_values)
         of_key = dict(zip(distinct, zip(stepped.tolist(), levels.tolist(), strict=True), strict=True))
         return [
             AdjustedTest(test=test, p_adjusted=min(1.0, p_adjusted), level=level)
