@@ -193,11 +193,16 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
 
 def test_verdicts_that_are_all_the_same_have_a_reason(compared: Tiny, no_reader: None) -> None:
     records = [{"query_id": "q2", "run": run, "verdict": True} for run in ("good", "bad")]
-    tiny = judged(compared, records)
+    tiny = judged(compared, records, language="th")
     compare(tiny)
     rows = TableStore(tiny.config.out).read(PEOPLE)
-    row = rows.filter(about="outputs", rater="exact_match", run_id="").to_dicts()[0]
+    row = rows.filter(about="outputs", rater="exact_match:th", run_id="").to_dicts()[0]
     assert (row["value"], row["reason"]) == (None, "all verdicts are the same")
+    assert {*rows.filter(about="outputs")["rater"]} == {"exact_match:th", "match:th", "token_f1:th"}
+    with pytest.raises(
+        InputError, match="verdicts: 1 of 1 are on outputs or documents that the job does not"
+    ):
+        compare(judged(tiny, [{"query_id": "q2", "run": "third", "verdict": True}]))
 
 
 def test_people_see_the_first_of_several_answers(tmp_path: pathlib.Path, reads_here: list[int]) -> None:

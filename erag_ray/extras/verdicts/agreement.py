@@ -28,8 +28,9 @@ from erag_ray.measures.agreement import (
     resample_weights,
     share_of,
 )
-from erag_ray.measures.scores import score_named, score_outputs
+from erag_ray.measures.scores import ENGLISH, in_language, is_language_score, score_named, score_outputs
 from erag_ray.store.schemas import COUNT, FLAG, LIST_OUTPUTS, REPEATS, STRING, VALUE, table_schema
+from erag_ray.support.errors import InputError
 from erag_ray.support.progress import StageProgress
 
 VERDICTS = table_schema(
@@ -160,7 +161,11 @@ def judged_outputs(evaluation: Evaluation) -> pl.DataFrame:
 
 
 def unused_notes(evaluation: Evaluation) -> Iterator[str]:
-    """Yield how many verdicts are on outputs or documents that the job does not have, and the first of these."""
+    """Yield how many verdicts are on outputs or documents that the job does not have, and the first of these.
+
+    Raises:
+        InputError: all are.
+    """
     items, on = evaluation.once(judged_items), ["run_id", "query_id", "depth"]
     others = items.join(evaluation.once(judged_outputs), on=on, how="anti", maintain_order="left")
     unused = others.join(evaluation.labels, on=["query_id", "doc_id"], how="anti", maintain_order="left")
@@ -168,9 +173,12 @@ def unused_notes(evaluation: Evaluation) -> Iterator[str]:
         of_run = f"run {run_id!r} with {depth} documents" if depth else f"run {run_id!r}"
         first = f"document {doc_id!r}" if doc_id else of_run
         counts = (
-            f"{unused.height:,} of {items.height:,} are on outputs or documents that the job does not have"
+            f"verdicts: {unused.height:,} of {items.height:,} are on outputs or documents that the job does"
         )
-        yield f"verdicts: {counts}, and not used (such as query {query_id!r}, {first})"
+        text = f"{counts} not have, and not used (such as query {query_id!r}, {first})"
+        if unused.height == items.height:
+            raise InputError([text])
+        yield text
 
 
 def make_people(evaluation: Evaluation, _: StageProgress) -> Iterator[pl.DataFrame]:
@@ -180,13 +188,13 @@ def make_people(evaluation: Evaluation, _: StageProgress) -> Iterator[pl.DataFra
 
 def _of_outputs(evaluation: Evaluation) -> Iterator[Row]:
     outputs = evaluation.once(judged_outputs)
-    for (dataset, reader, score), items in outputs.group_by(
-        "dataset", "reader", "score", maintain_order=True
-    ):
+    by = ("dataset", "reader", "score")
+    for (dataset, reader, score), items in outputs.group_by(*by, maintain_order=True):
         names = {"dataset": dataset, "reader": reader, "about": OUTPUTS}
         texts, answers, ids = (items[name].to_list() for name in ("output", "answers", "query_id"))
         ratings = {str(score): items["value"]}
-        for name in SCORES:
+        known = str(score).partition(":")[2] if is_language_score(str(score)) else ENGLISH
+        for name in [in_language(name, evaluation.config.language or known) for name in SCORES]:
             if name not in ratings:
                 values = score_outputs(texts, answers, score_named(name), ids)
                 ratings[name] = pl.Series(values, dtype=pl.Float64)

@@ -205,6 +205,7 @@ EXTENSION = Extension(
             schema=PEOPLE,
             sources=(VERDICTS, UTILITY, LIST_OUTPUTS, REPEATS, LABELS, QUERIES),
             settings=("threshold", *RESAMPLED),
+            more_settings=lambda config: {"language": config.language},
             code=("scores",),
             is_wanted=lambda config: bool(config.verdicts),
             make=make_people,
