@@ -77,6 +77,8 @@ def test_the_score_of_a_dataset(rule: dict[str, Any], dataset: str, expected: st
 @pytest.mark.parametrize("rule", [{}, {"is_chat": True, "for_all": "match"}, {"language": "ko"}])
 def test_a_score_that_is_the_datasets_own_or_named_needs_no_note(rule: dict[str, Any]) -> None:
     assert ScoreRule(**rule).note("nq", Dataset()) == ""
+    expected = "data set 'nq': language: th does not change the score abstained"
+    assert ScoreRule(**rule | {"for_all": "abstained", "language": "th"}).note("nq", Dataset()) == expected
 
 
 def test_the_guide_has_a_row_for_every_score() -> None:

@@ -12,7 +12,7 @@ from erag_ray.data.datasets.queries import LoadedQueries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import numbering_fault
 from erag_ray.data.files.squad import page_keys
-from erag_ray.measures.scores import MARKUP, has_word, normalize_answer
+from erag_ray.measures.scores import MARKUP, UNREAD, has_word, normalize_answer
 from erag_ray.models import answer_in
 from erag_ray.store.schemas import GIVEN, GOLD
 
@@ -129,6 +129,11 @@ def used_outputs(
     for name, is_odd in {"with thinking, tags or control tokens": differs, **is_raw}.items():
         text = f"outputs {name}, which are scored as they are, of queries"
         diagnostics.warn_each(text, used.filter(is_odd)["query_id"].unique(maintain_order=True))
+    scored = used.join(queries.select("query_id", "score"), on="query_id", maintain_order="left")
+    for score, pattern in UNREAD.items():
+        unread = scored.filter(pl.col("output").str.contains(pattern), score=score)
+        text = f"outputs in a script that {score} is not made for, which are scored as they are, of queries"
+        diagnostics.warn_each(text, unread["query_id"].unique(maintain_order=True))
     if paths and given.is_empty() and not diagnostics.num_errors:
         diagnostics.error("no outputs", f"outputs: there is none in {', '.join(paths)}")
     if given.height and queries.height and not used.height:

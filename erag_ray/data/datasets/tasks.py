@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 
-from erag_ray.measures.scores import ENGLISH, in_language
+from erag_ray.measures.scores import ENGLISH, UNREAD, in_language
 from erag_ray.store.huggingface import dataset_name, is_dataset
 
 
@@ -59,11 +59,14 @@ class ScoreRule:
         return replace(dataset, score=self.score(dataset), language=self.language or dataset.language)
 
     def note(self, name: str, dataset: Dataset) -> str:
-        """Return a message if the score is another than the data set's because of the reader, else ""."""
+        """Return a message if the reader makes the score another than the data set's, or language does not; else ""."""
+        score = self.score(dataset)
+        if self.language not in (None, ENGLISH) and score in UNREAD:
+            return f"data set {name!r}: language: {self.language} does not change the score {score}"
         if self.for_all or not self.is_chat or dataset.score != "exact_match":
             return ""
         return (
-            f"data set {name!r}: score {self.score(dataset)}, since outputs may be sentences "
+            f"data set {name!r}: score {score}, since outputs may be sentences "
             f"(score: {dataset.score} for whole outputs)"
         )
 

@@ -32,6 +32,7 @@ from erag_ray.measures.scores.kilt import accuracy, exact_match, rouge_l_google,
 from erag_ray.measures.scores.normalization import (
     ENGLISH,
     MARKUP,
+    UNREAD,
     UNSPACED,
     check_language,
     has_word,
@@ -41,9 +42,9 @@ from erag_ray.measures.scores.normalization import (
 from erag_ray.support.registry import find_instance
 
 __all__ = [
-    "COMPARISONS", "ENGLISH", "JUDGED", "JUDGEMENTS", "MARKUP", "SCORES", "SHORT_ANSWERS", "UNSPACED", "Score",
-    "Scoring", "check_language", "has_word", "in_language", "is_language_score", "needs_judgement", "normalize_answer",
-    "score_named", "score_outputs", "score_sign", "usable_answers", "whole_words",
+    "COMPARISONS", "ENGLISH", "JUDGED", "JUDGEMENTS", "MARKUP", "SCORES", "SHORT_ANSWERS", "UNREAD", "UNSPACED",
+    "Score", "Scoring", "check_language", "has_word", "in_language", "is_language_score", "needs_judgement",
+    "normalize_answer", "score_named", "score_outputs", "score_sign", "usable_answers", "whole_words",
 ]  # fmt: skip
 
 

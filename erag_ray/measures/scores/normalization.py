@@ -23,6 +23,13 @@ MARKUP = {
     "with citation marks at a word (Paris[1])": r"[\w.,]\[\^?\d+\]",
 }
 """Outputs whose markup scores compare as text -> pattern of them."""
+UNREAD = {
+    **dict.fromkeys(("abstained", "rouge_l_google"), r"^[^A-Za-z]*\p{L}[^A-Za-z]*$"),
+    **dict.fromkeys(
+        ("exact_match", "token_f1", "rouge_l_kilt"), r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}]"
+    ),
+}
+"""Score -> pattern, of Polars, of outputs in a script that it is not made for."""
 
 
 # --- KILT ---
@@ -94,7 +101,8 @@ def word_form(text: str) -> str:
     """
     if not has_word(text):
         return ""
-    folded = _IN_NUMBER.sub("", _folded(text))
+    # compatibility caseless matching (The Unicode Standard, section 3.13, D146)
+    folded = _IN_NUMBER.sub("", _nfkc(_nfkc(unicodedata.normalize("NFD", text).casefold()).casefold()))
     return _if_word(" ".join(_TOKENS.findall(_nfkc(folded.translate(_SEPARATORS)))))
 
 
@@ -110,11 +118,6 @@ def english_form(text: str) -> str:
 
 def _if_word(form: str) -> str:
     return form if has_word(form) else ""
-
-
-def _folded(text: str) -> str:
-    """Fold case for compatibility caseless matching (The Unicode Standard, section 3.13, D146)."""
-    return _nfkc(_nfkc(unicodedata.normalize("NFD", text).casefold()).casefold())
 
 
 def _nfkc(text: str) -> str:
