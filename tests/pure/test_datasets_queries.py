@@ -321,6 +321,7 @@ def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Pat
     expected = gold_of(pages, [(query, doc) for query, doc in map(str.split, documents)])
     assert loaded.provenance.sort("query_id", "rank").equals(expected)
     assert diagnostics.warnings == (
+        "qrels: all of the grades 1, 2 count as gold; write 0 for others",
         "questions without a line in the qrels and without gold passages: 1 (unjudged)",
         "questions without a line in the qrels, left out: 1 (train)",
     )

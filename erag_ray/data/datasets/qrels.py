@@ -46,7 +46,12 @@ def read_qrels(paths: list[str], diagnostics: Diagnostics) -> Qrels:
                     break
             elif fault := _add(judged, record, *columns):
                 record.fault("bad lines", fault)
-    ordered = {query: sorted(grades, key=lambda doc: -grades[doc]) for query, grades in judged.items()}
+    grades = sorted({grade for docs in judged.values() for grade in docs.values() if grade > 0})
+    if len(grades) > 1:
+        diagnostics.warning(
+            f"qrels: all of the grades {', '.join(map(str, grades))} count as gold; write 0 for others"
+        )
+    ordered = {query: sorted(docs, key=lambda doc: -docs[doc]) for query, docs in judged.items()}
     return {query: tuple(doc for doc in docs if judged[query][doc] > 0) for query, docs in ordered.items()}
 
 
