@@ -130,8 +130,9 @@ def test_notes_say_how_many_questions_have_no_facts_or_one(tiny: Tiny) -> None:
 
 
 def test_without_answers_all_forms_of_all_facts_are_accepted(tiny: Tiny) -> None:
-    record = {"id": "q1", "question": "who", "answers_all": ["Ann", ["Bob", "Robert"]]}
-    tiny.queries.write_text(json.dumps(record) + "\n")
-    inputs = prepare(tiny.with_config(annotators=["erag_facts"]).config)
-    assert inputs.queries["answers"].to_list() == [["Ann", "Bob", "Robert"]]
-    assert inputs.facts["answers"].to_list() == [["Ann"], ["Bob", "Robert"]]
+    for name, fields in (("answers_all", {}), ("answers", {"answers_all": "answers"})):
+        record = {"id": "q1", "question": "who", name: ["Ann", ["Bob", "Robert"]]}
+        tiny.queries.write_text(json.dumps(record) + "\n")
+        inputs = prepare(tiny.with_config(annotators=["erag_facts"], question_fields=fields).config)
+        assert inputs.queries["answers"].to_list() == [["Ann", "Bob", "Robert"]]
+        assert inputs.facts["answers"].to_list() == [["Ann"], ["Bob", "Robert"]]

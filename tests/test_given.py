@@ -215,10 +215,12 @@ def test_what_is_wrong_with_outputs_is_named(tiny: Tiny, records: Any, words: An
 
 
 def test_unused_outputs_are_counted(tiny: Tiny) -> None:
-    records = [FIRST, {**FIRST, "query_id": "elsewhere"}, {"query_id": "q1", "doc_id": "d9", "output": "x"}]
+    record = {**FIRST, "contexts": ["x"], "num_output_tokens": 5.0}
+    records = [record, {**FIRST, "query_id": "elsewhere"}, {"query_id": "q1", "doc_id": "d9", "output": "x"}]
     inputs = prepare(with_outputs(tiny, records).config)
     assert inputs.given.height == 1
     notes = "\n".join(inputs.notes)
+    assert "outputs: lists in the field contexts, which is not read (documents is), queries: 1 (q1)" in notes
     assert "outputs: questions outside the sample, whose outputs are not used: 1 (elsewhere)" in notes
     assert "documents that are in no list of their question, whose outputs are not used: 1 (q1: d9)" in notes
 
@@ -242,6 +244,7 @@ ERRORS = (
         ("that look like an empty cell (nan, None)", ["nan", "None"]),
         ("that are JSON objects", ['{"answer":"Ann"}', '```json\n{"answer": "Ann"}\n```']),
         ("with citation marks at a word (Paris[1])", ["Ann.[1][2]", "Ann[^1]"]),
+        ("in a script that exact_match is not made for", ["\u6771\u4eac\u3002", "\u0e41\u0e2d\u0e19"]),
         ("", ["a comedy of errors, Ann [1]", "Terror", "Room 404 {Ann}, the gateway"]),
     ],
 )

@@ -165,7 +165,10 @@ def test_answers_of_kilt_and_beir_stand_in_several_places(tmp_path: pathlib.Path
         ({"answers": []}, "query 'q7' has no answer"),
         ({"answers": "[]"}, "query 'q7' has no answer"),
         ({"answers": ["Ruhr", None]}, "answer None must be a string"),
-        ({"answers": ["x", ["Ruhr"]]}, "answer ['Ruhr'] must be a string"),
+        (
+            {"answers": ["x", ["Ruhr"]]},
+            "answer ['Ruhr'] must be a string (lists of forms stand in answers_all)",
+        ),
     ],
 )
 def test_missing_answers_name_the_field_that_has_them(

@@ -276,7 +276,8 @@ def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
 
 BAD_PREDICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"id": "q", "output": [{"provenance": []}]}, "query 'q' of run 'bm25' repeats the one at {path}:1"),
-    ({"id": "r"}, "query 'r' of run 'bm25' has no output"),
+    ({"id": "r", "a": ["x"], "b": [{}]},
+     "query 'r' of run 'bm25' has no output. Lists with texts are under documents, not b"),
     ({"id": "r", "rank": 1}, "query 'r' of run 'bm25' has no output. Rows of single documents are read from Parquet"),
     ({"output": []}, "id is missing"),
     (predicted({"title": "x"}), "an entry has neither doc_id"),

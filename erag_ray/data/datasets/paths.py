@@ -139,7 +139,7 @@ def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
     """
     # other fields with answers must not be read or named: the config names another
     unread = {*READ, *filter(is_alias, record.values), *unread_fields(record.values, [])}
-    hidden = unread if "answers" in fields else ()
+    hidden = unread if "answers" in fields else unread & {*fields.values()}
     values = {name: value for name, value in record.values.items() if name not in hidden}
     for name, path in fields.items():
         try:

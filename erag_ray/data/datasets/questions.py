@@ -103,7 +103,8 @@ def _texts(given: GoldAnswers, record: Record) -> list[str]:
     """Return the answers, stripped; other values than strings are faults of the record."""
     for answer in given.values:
         if not isinstance(answer, str):
-            record.fault("answers that are not strings", f"answer {shown(answer)} must be a string")
+            advice = f" (lists of forms stand in {FACTS_FIELD})" if isinstance(answer, list) else ""
+            record.fault("answers that are not strings", f"answer {shown(answer)} must be a string{advice}")
     return [answer.strip() for answer in given.values if isinstance(answer, str)]
 
 

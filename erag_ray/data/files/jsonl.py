@@ -202,8 +202,8 @@ class Record:
     def number(self, key: str, kind: type[int] | type[float]) -> float | None:
         """The number of at least 0 under ``key``, whole if the kind is int; None where it is missing, null or wrong."""
         value = self.values.get(key)
-        is_number = isinstance(value, (int, kind)) and not isinstance(value, bool)
-        if value is None or (is_number and 0 <= value < math.inf):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is None or (is_number and 0 <= value < math.inf and value == kind(value)):
             return None if value is None else kind(value)
         word = "whole number" if kind is int else "number"
         self.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a {word} of at least 0")

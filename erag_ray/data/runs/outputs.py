@@ -8,6 +8,7 @@ and its time, where known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -111,6 +112,7 @@ def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[s
     }
 
 
+_LIKE_DOCUMENTS = re.compile(r"(?i).*(?:doc|ctx|context|passage|chunk|retriev)")
 _Document = tuple[int, str, str | None, str | None, float | None]
 
 
@@ -122,6 +124,10 @@ def _check_list(record: Record, row: dict[str, Any], runs: Collection[str], list
     """Add the documents that a record brings to the lists; a longer list of the same query replaces its beginning."""
     run_id, query_id, documents = row["run_id"], row["query_id"], list(_documents(record))
     if not documents or not run_id:
+        for name in filter(_LIKE_DOCUMENTS.match, record.values if run_id and not documents else ()):
+            if isinstance(record.values[name], list) and record.values[name]:
+                kind = f"outputs: lists in the field {name}, which is not read (documents is), queries"
+                record.diagnostics.warning(kind, query_id)
         return
     if run_id in runs:
         text = f"run {run_id!r} has a file of lists in runs; leave its documents out here"

@@ -38,6 +38,7 @@ def read_predictions(file: RunFile) -> pl.DataFrame:
 def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
     if "output" not in record.values:
         named = [key for key, value in record.values.items() if isinstance(value, list)]
+        named.sort(key=lambda key: {*map(type, record.values[key])} != {dict})
         rows = ". Rows of single documents are read from Parquet" if "rank" in record.values else ""
         advice = f". Lists with texts are under documents, not {named[0]}" if named else rows
         text = f"query {query_id!r} of run {name!r} has no output{advice}"
