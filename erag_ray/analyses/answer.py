@@ -34,7 +34,7 @@ def answer(standing: Standing) -> str:
     if not standing.sign:
         start = f"{standing.score} is neither better nor worse with more, so no run is best by it"
         return f"{start}; most: {listed_and(standing.leaders)}, {mean}{_nearest(standing)}"
-    if why := _why_none_leads(standing):
+    if why := why_none_leads(standing):
         return f"no run leads: of {listed_and(standing.leaders)} {why}"
     return _ranked(standing, mean)
 
@@ -63,7 +63,7 @@ def _ranked(standing: Standing, mean: str) -> str:
     return f"{start} differ significantly: {names} {lead}{others}"
 
 
-def _why_none_leads(standing: Standing) -> str:
+def why_none_leads(standing: Standing) -> str:
     """Return why runs that lead by points cannot be called equal; "" if they can. It takes missing scores."""
     pairs = itertools.combinations(standing.leaders, 2)
     states = {one.state if (one := standing.pairs.between(a, b, standing.depth)) else None for a, b in pairs}
@@ -135,7 +135,7 @@ def _corrected(standing: Standing) -> str:
 def needed_questions(standing: Standing) -> Iterator[Finding]:
     """Yield which comparisons are inconclusive, and how many questions would settle each."""
     rivals = standing.of_state("inconclusive")
-    is_equal = len(standing.leaders) > 1 and standing.pairs and not _why_none_leads(standing)
+    is_equal = len(standing.leaders) > 1 and standing.pairs and not why_none_leads(standing)
     if not standing.sign or standing.is_useless or not (rivals or is_equal):
         return
     if is_equal:

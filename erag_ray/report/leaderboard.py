@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from erag_ray.analyses.answer import why_none_leads
 from erag_ray.analyses.order import MAX_RUNS, by_mean_rank
 from erag_ray.analyses.parts.formats import counted, number, shortened, with_interval
 from erag_ray.analyses.parts.model import DatasetVerdict, Format, RankedRun, State, Table, Value, Verdict
@@ -33,7 +34,7 @@ def ranking(standing: Standing) -> tuple[RankedRun, ...]:
     states: dict[str, State] = dict.fromkeys(REFERENCE_NAMES, "reference")
     if standing.sign and not standing.is_useless:
         states |= {rival.run: rival.state for rival in standing.rivals}
-        states |= dict.fromkeys(standing.leaders, "leads")
+        states |= dict.fromkeys(standing.leaders, "inconclusive" if why_none_leads(standing) else "leads")
     return tuple(
         RankedRun(name=run, state=states.get(run, "not compared"), **{name: row[name] for name in FIGURES})
         for run in (*standing.runs, *REFERENCE_NAMES)

@@ -65,6 +65,9 @@ def test_a_report_ranks_its_runs_by_the_rule_of_the_verdict() -> None:
     (one,) = made_report(useless).verdict.datasets
     # no run leads where none helps
     assert {run.state for run in one.ranking} == {"not compared"}
+    disjoint = made_up(utility={("r", "A", 2): [1, 1, None, None], ("r", "B", 2): [None, None, 0, 1]})
+    (one,) = made_report(disjoint).verdict.datasets
+    assert {run.state for run in one.ranking} == {"inconclusive"}, one.answer
 
 
 @pytest.mark.parametrize("width", [80, 120])
