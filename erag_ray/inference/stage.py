@@ -378,7 +378,14 @@ def _seal(
     )
     of_models = [f"{note}." for model_plan in plan.plans for note in model_plan.model.notes()]
     devices = {name: counts for name, (_, _, counts) in collected.items()}
-    sentences = [summary, *remarks, *of_models, *_mixed_devices(devices), *_judged(plan, responses)]
+    mixed = [
+        f"Warning: responses of {model} are from different devices or versions: "
+        + "; ".join(f"{count:,} by {name}" for name, count in sorted(of_model.items()))
+        + "."
+        for model, of_model in devices.items()
+        if len(of_model) > 1
+    ]
+    sentences = [summary, *remarks, *of_models, *mixed, *_judged(plan, responses)]
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
@@ -398,14 +405,6 @@ def _seal(
         },
     }
     tables.write_manifest(content)
-
-
-def _mixed_devices(devices: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield a warning for each model with responses of several kinds of device or versions of software."""
-    for model, of_model in devices.items():
-        if len(of_model) > 1:
-            counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(of_model.items()))
-            yield f"Warning: responses of {model} are from different devices or versions: {counts}."
 
 
 def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:

@@ -87,21 +87,17 @@ class ParquetFile:
             return pl.col(name).cast(pl.String)
         return self._wrong_type(name, "strings")
 
-    def numbers(self, name: str) -> pl.Expr:
-        """Return the column as floats."""
-        dtype = self.types[name]
-        if dtype.is_numeric() or dtype == pl.Null:
-            return pl.col(name).cast(pl.Float64)
-        return self._wrong_type(name, "numbers")
+    def numbers(self, name: str, kind: type[pl.DataType] = pl.Float64, noun: str = "numbers") -> pl.Expr:
+        """Return the column as numbers of a kind."""
+        if self.types[name].is_numeric() or self.types[name] == pl.Null:
+            return pl.col(name).cast(kind)
+        return self._wrong_type(name, noun)
 
     def whole_numbers(self, name: str) -> pl.Expr:
         """Return the column as integers."""
-        dtype = self.types[name]
-        if _has_fractions(dtype):
+        if _has_fractions(self.types[name]):
             return self._whole(name, "it must be a whole number")
-        if dtype.is_numeric() or dtype == pl.Null:
-            return pl.col(name).cast(pl.Int64)
-        return self._wrong_type(name, "whole numbers")
+        return self.numbers(name, pl.Int64, "whole numbers")
 
     def _wrong_type(self, name: str, expected: str) -> pl.Expr:
         text = f"{self.path}: column {name!r} holds {self.types[name]}; it must hold {expected}"

@@ -75,7 +75,10 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
         model, name = _model(_model_config(model_config, form))
         with checking(f"reader.kind: {model.config.kind}: check", type(model)):
             model.check(form)
-        _check_answers(kind, case, model)
+        request = kind.request(case, "Who?", (Passage("A title", "A text."),), ("An answer",))
+        for prompt in render_isolated(model, [request]) if request.answers else []:
+            if problem := kind.check(prompt.answer_ids):
+                raise InputError([problem])
     reader = reader_id(config, dataset) if kind.role == "reader" else name
     use = Use(kind=kind, case=case, form=form, model=name, reader=reader, sees_order=model.sees_order)
     return use, model
@@ -106,13 +109,6 @@ def _model_config(config: ReaderConfig, form: Form) -> ReaderConfig:
     needs_floats, unset = form.method == "loglikelihood" and config.dtype == "int8", ReaderConfig()
     defaults: dict[str, Any] = {key: getattr(unset, key) for key in FORM_KEYS}
     return dataclasses.replace(config, dtype="float32" if needs_floats else config.dtype, **defaults)
-
-
-def _check_answers(kind: Kind, case: Case, model: Model) -> None:
-    request = kind.request(case, "Who?", (Passage("A title", "A text."),), ("An answer",))
-    for prompt in render_isolated(model, [request]) if request.answers else []:
-        if problem := kind.check(prompt.answer_ids):
-            raise InputError([problem])
 
 
 def reader_id(config: JobConfig, dataset: Dataset) -> str:

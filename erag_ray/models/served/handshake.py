@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from erag_ray.config.reader import ReaderConfig
@@ -148,21 +148,15 @@ async def probe(
 def _context_length(config: ReaderConfig, lists: list[tuple[str, Any]]) -> int | None:
     lengths = []
     for url, answer in lists:
-        models = dict(_models_of(answer))
+        entries = answer.get("data") if isinstance(answer, dict) else None
+        objects = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+        models = {one["id"]: one for one in objects if isinstance(one.get("id"), str)}
         if models and config.model not in models:
             names = ", ".join(difflib.get_close_matches(str(config.model), models, 5, 0.0))
             text = f"the server at {url} has no model {config.model!r}; it has: {names}"
             raise InputError([f"reader.model: {text}"])
         lengths += [models.get(config.model, {}).get(name) for name in LENGTHS]
     return min((length for length in lengths if isinstance(length, int)), default=None)
-
-
-def _models_of(answer: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield name and description of each model in a model list; nothing if it has another format."""
-    entries = answer.get("data") if isinstance(answer, dict) else None
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
-            yield entry["id"], entry
 
 
 async def _token_field(client: Client) -> str:

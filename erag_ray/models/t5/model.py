@@ -139,10 +139,11 @@ class T5Model(LocalModel):
         forms = list(dict.fromkeys(request.form for request in requests))
         numbers = {form: number for number, form in enumerate(forms)}
         # lists of one question share segments, each of which is tokenized once
-        keys = [
-            [(numbers[request.form], request.question, segment) for segment in self._segments(request)]
-            for request in requests
-        ]
+        keys = list[list[tuple[int, str, tuple[Passage, ...]]]]()
+        for request in requests:
+            every, num_parts = request.passages, max(len(request.passages), 1)
+            parts_of = [every] if self.sees_order else [every[at : at + 1] for at in range(num_parts)]
+            keys.append([(numbers[request.form], request.question, part) for part in parts_of])
         distinct = list(dict.fromkeys(itertools.chain.from_iterable(keys)))
         parts = [pieces(forms[number].prompt, question, passages) for number, question, passages in distinct]
         segments = {
@@ -159,11 +160,6 @@ class T5Model(LocalModel):
         limit, keep_end = self.limit(form) - len(self.end), form.keep_question_end
         segment = cut_prompt(parts, ids, limit=limit, keep_end=keep_end, keep_question=self.sees_order)
         return segment._replace(ids=(*segment.ids, *self.end))
-
-    def _segments(self, request: Request) -> Sequence[tuple[Passage, ...]]:
-        if self.sees_order:
-            return [request.passages]
-        return [(passage,) for passage in request.passages] or [()]
 
     def resources(self) -> Resources:
         return Resources(weight_bytes=self.source.weight_bytes())
