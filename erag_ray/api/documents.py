@@ -101,7 +101,10 @@ def _of_frame(frame: object, name: str, problems: list[str]) -> Iterator[Row]:
         try:
             query_id, _ = ROW_QUERY_IDS.id_of(row)
             run_id, seconds = RUN_IDS.id_of(row)[0], scalar(row.get("seconds"))
-            document, rank = document_of(row), _rank(row.get("rank"))
+            document = document_of(row)
+            rank = None if document.rank is None or document.rank % 1 else int(document.rank)
+            if rank is None and not is_missing(row.get("rank")):
+                raise ValueError(f"rank is {shown(row['rank'])}; it must be a whole number")
             if rank is None and document.score is None and not is_missing(row.get("score")):
                 raise ValueError(f"score is {shown(row['score'])}; it must be a finite number")
             yield _row(document, query_id=query_id, rank=rank, run_id=run_id, seconds=seconds)
@@ -111,16 +114,6 @@ def _of_frame(frame: object, name: str, problems: list[str]) -> Iterator[Row]:
 
 def _row(document: Document, **values: Any) -> Row:
     return {**{name: getattr(document, name, None) for name in COLUMNS}, **values}
-
-
-def _rank(value: Any) -> int | None:
-    number = scalar(value)
-    if is_missing(number):
-        return None
-    # infinity has no remainder
-    if isinstance(number, bool) or not isinstance(number, int | float) or number % 1 != 0:
-        raise ValueError(f"rank is {shown(value)}; it must be a whole number")
-    return int(number)
 
 
 def passage_table(passages: object) -> pl.DataFrame:

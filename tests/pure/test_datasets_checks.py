@@ -120,7 +120,7 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
 LOADERS: dict[str, Callable[..., object]] = {
     "no questions in": load_queries,
     "no passages in": load_passages,
-    "run 'bm25' has no lists": functools.partial(load_run, "bm25"),
+    "run 'bm25' has no list with a document": functools.partial(load_run, "bm25"),
 }
 
 

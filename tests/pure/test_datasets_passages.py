@@ -76,8 +76,8 @@ def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) ->
     ("bad", "message"),
     [
         ({"page_id": "p", "text": "x"}, "doc_id is missing"),
-        ({"doc_id": "", "text": "x"}, "doc_id is ''"),
-        ({"doc_id": "d", "text": None}, "text is None; it must be a string"),
+        ({"doc_id": "", "text": "x"}, "doc_id is missing or blank"),
+        ({"doc_id": "d", "text": None}, "text is missing; it must be a string, under one of text, cont"),
         ({"doc_id": "d", "text": 3}, "text is 3; it must be a string"),
         ({"doc_id": "d"}, "text is missing"),
         ({"doc_id": "d", "text": "x", "title": ["t"]}, "title is ['t']"),

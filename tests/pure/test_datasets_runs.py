@@ -276,9 +276,11 @@ def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
 
 BAD_PREDICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"id": "q", "output": [{"provenance": []}]}, "query 'q' of run 'bm25' repeats the one at {path}:1"),
-    ({"id": "r", "a": ["x"], "b": [{}]},
-     "query 'r' of run 'bm25' has no output. Lists with texts are under documents, not b"),
-    ({"id": "r", "rank": 1}, "query 'r' of run 'bm25' has no output. Rows of single documents are read from Parquet"),
+    ({"id": "r"}, "query 'r' of run 'bm25' has no output"),
+    ({"id": "r", "rank": 1}, "query 'r' of run 'bm25' has no output. Rows, ids and scores of single documents are"),
+    ({"id": "r", "q": {"d1": 2.5}}, "query 'r' of run 'bm25' has no output. Rows, ids and scores of single documents"),
+    ({"id": "r", "answers": ["a"], "ctxs": [{"id": "d1"}]},
+     "query 'r' of run 'bm25' has no output. Lists with texts are under documents, not ctxs"),
     ({"output": []}, "id is missing"),
     (predicted({"title": "x"}), "an entry has neither doc_id"),
     (predicted({"doc_id": ["a"], "wikipedia_id": "1"}),

@@ -279,7 +279,7 @@ def test_distances_beside_a_rank_that_is_no_order_are_refused(tmp_path: pathlib.
     assert "scores rise with the rank in 2 of 2 lists" in loaded(tmp_path / "run.parquet")[1]
 
 
-@pytest.mark.parametrize("tag", ["run_id", "tag", "run", "run_name", "retriever", "System"])
+@pytest.mark.parametrize("tag", ["run_id", "tag", "run", "run_name", "retriever", "System", "method"])
 def test_of_two_runs_in_one_file_the_one_of_the_name_is_read(tmp_path: pathlib.Path, tag: str) -> None:
     rows = [("q1", "d1", 9, "bm25"), ("q1", "d2", 8, "dense"), ("q2", "d2", 8, "dense")]
     trec, frame = (

@@ -16,17 +16,17 @@ ALTERNATIVES = ("golden_answers", "possible_answers")
 """FlashRAG and PopQA: read if none of `FIELDS` is there."""
 UNREAD = (
     *("gold", "golds", "ground_truth", "ground_truths"),
-    *("reference", "references", "target", "targets", "obj"),
+    *("reference", "references", "target", "targets", "obj", "alt_ans"),
 )
 """Names under which other datasets have answers, besides those of `_ANSWERS`: they are named, not read."""
 _ANSWERS = re.compile(
     r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?\d*$"
 )
 _MARKS = {
-    **dict.fromkeys(("is_impossible", "is_unanswerable", "unanswerable"), ("true", "1", "1.0", "yes")),
-    **dict.fromkeys(("is_answerable", "answerable"), ("false", "0", "0.0", "no")),
+    **dict.fromkeys(("isimpossible", "isunanswerable", "unanswerable"), ("true", "1", "1.0", "yes")),
+    **dict.fromkeys(("isanswerable", "answerable"), ("false", "0", "0.0", "no")),
 }
-"""Fields that mark a question without an answer -> their values then, as text."""
+"""Fields that mark a question without an answer, by `_plain` -> their values then, as text."""
 READ = (*FIELDS, *ALTERNATIVES)
 FACTS_FIELD = "answers_all"
 """Gold answers that each say another thing."""
@@ -36,10 +36,14 @@ _ARRAY = re.compile(r"\barray\((\[.*?\])\s*(?:,\s*dtype=[^)]*)?\)", re.DOTALL)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _LIST = re.compile(rf"[\[({{]\s*(?:(?:{_QUOTED.pattern})[\s,]*)*[\])}}]", re.DOTALL)
 _NUMPY_TEXT = re.compile(rf"np\.str_\(({_QUOTED.pattern})\)", re.DOTALL)
-_PRINTED = re.compile(r"frozenset\(|<\w+Array>\s|shape: \(\d+,\)\s|\w*Index\(\[")
-"""Beginnings of lists that a library has printed in a form that is not read."""
+_UNREAD_LIST = re.compile(
+    r"frozenset\(|<\w+Array>\s|shape: \(\d+,\)\s|\w*Index\(\[|\[['\"]|[^|\t]{1,80}(?:[|\t]+[^|\t]{1,80})+\Z"
+)
+"""Lists that are not read: printed by a library, cut off, or with ``|`` or tabs between the answers."""
 EMPTY_CELL = r"^(?:nan|NaN|NaT|None|null|NULL|NA|N/A|n/a|#N/A|<NA>)$"
 """Texts that pandas and spreadsheets write for a missing value; each may also be an answer."""
+NO_ANSWER = r"^(?i:no answer present|cannotanswer|unanswerable|not answerable)\.?$"
+"""Texts that MS MARCO, QuAC, Qasper and others write for a question without an answer."""
 READ_AS_LISTS = "answers that are a list written as text, read as a list, of queries"
 KEPT_AS_TEXTS = "answers that look like a list and are kept as one text, of queries"
 
@@ -82,7 +86,8 @@ def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:
 
 def is_impossible(values: Mapping[str, Any]) -> bool:
     """Return whether an object marks its question as one without an answer."""
-    return any(str(values.get(name)).lower() in marks for name, marks in _MARKS.items())
+    marked = ((value, _MARKS.get(_plain(name))) for name, value in values.items())
+    return any(marks is not None and str(value).lower() in marks for value, marks in marked)
 
 
 def aliases_in(values: Mapping[str, Any]) -> list[Any]:
@@ -125,7 +130,7 @@ def _forms(value: Any, notes: dict[str, None], *, is_item: bool = False) -> Iter
         yield from _forms(value.get("value"), notes)
         yield from _forms(value.get("aliases"), notes)
     elif isinstance(value, Mapping) and is_item:
-        yield value.get("text")
+        yield value.get("text", value)
     elif value is not None or is_item:
         yield value
 
@@ -137,7 +142,7 @@ def _of_text(value: Any) -> tuple[Any, str]:
         (text.startswith(("[", "(", "array(")) and text.endswith(("]", ")")))
         or (text[:1] + text[-1:] == "{}")
     ):
-        return value, KEPT_AS_TEXTS if _PRINTED.match(text) else ""
+        return value, KEPT_AS_TEXTS if _UNREAD_LIST.match(text) else ""
     plain = _ARRAY.sub(r"\1", _NUMPY_TEXT.sub(r"\1", text))
     try:
         parsed = json.loads(plain)

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import xxhash
 
-from erag_ray.data.datasets.answers import EMPTY_CELL, unread_fields
+from erag_ray.data.datasets.answers import EMPTY_CELL, NO_ANSWER, unread_fields
 from erag_ray.data.datasets.paths import Filters, SlicePaths, with_fields
 from erag_ray.data.datasets.qrels import Qrels, read_qrels
 from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, formats_of
@@ -252,7 +252,9 @@ class _Loading:
         if count := question.num_empty_answers:
             self.diagnostics.warning("empty answers, left out", question.query_id, count=count)
         if not question.answers:
-            advice = "If there is none, mark it is_impossible: true to leave it out"
+            fields = ", ".join(map(str, record.values))
+            advice = f"If there is none, mark it is_impossible: true to leave it out; if it is in one of {fields}, "
+            advice += "set question_fields: {answers: NAME}"
             if unread := unread_fields(record.values, []):
                 other = {"kilt": "question: input, ", "beir": "question: text, "}.get(form, "")
                 advice = f"Set question_fields: {{{other}answers: {unread[0]}}} if this field has them"
@@ -261,8 +263,8 @@ class _Loading:
             if not has_word(normalize_answer(answer)):
                 kind = "answers that normalise to nothing or to signs (found in no text), of queries"
                 self.diagnostics.warning(kind, question.query_id)
-            if re.search(rf"{EMPTY_CELL}|^\d+\.0$", answer):
-                kind = "answers such as nan or 2020.0, which pandas writes for none or 2020, read as texts, of queries"
+            if re.search(rf"{EMPTY_CELL}|{NO_ANSWER}|^\d+\.0$", answer):
+                kind = "answers such as nan, unanswerable or 2020.0 (for none or 2020?), read as texts, of queries"
                 self.diagnostics.warning(kind, question.query_id)
         if not question.text.strip() and known_name(name) != "triviaqa":
             record.fault("queries without a question", f"{label} has no question")

@@ -69,7 +69,7 @@ class Question:
 
 GOLD_FIELD = "gold_doc_ids"
 _LIKE_GOLD = re.compile(
-    r"(?i)(?:gold(?:en)?|relevant|positive)_?(?:(?:doc|document|passage|ctx|context)s?(?:_?ids?)?|ids?)"
+    r"(?i)(?:gold(?:en)?|relevant|positive|pos|supporting|expected|ground_?truth|gt)_?(?:(?:doc|document|passage|ctx|context)s?(?:_?ids?)?|ids?)"
 )
 """Names under which other files have gold passages."""
 
@@ -100,12 +100,12 @@ def _question(record: Record, values: dict[str, Any], given: GoldAnswers, **fiel
 
 
 def _texts(given: GoldAnswers, record: Record) -> list[str]:
-    """Return the answers, stripped; other values than strings are faults of the record."""
+    """Return the answers, stripped; other values than strings are faults of the record, and shown."""
     for answer in given.values:
         if not isinstance(answer, str):
             advice = f" (lists of forms stand in {FACTS_FIELD})" if isinstance(answer, list) else ""
             record.fault("answers that are not strings", f"answer {shown(answer)} must be a string{advice}")
-    return [answer.strip() for answer in given.values if isinstance(answer, str)]
+    return [answer.strip() if isinstance(answer, str) else shown(answer) for answer in given.values]
 
 
 def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
@@ -217,7 +217,8 @@ def formats_of(record: Record) -> list[str]:
     """
     fields = record.values.keys()
     plain = "klue" if "guid" in fields and not QUESTION_IDS.among(fields) else "plain"
-    is_complete = "question" in fields and any(name in fields for name in (*READ, FACTS_FIELD))
+    has_answers = any(name in fields for name in (*READ, FACTS_FIELD))
+    is_complete = "question" in fields and (has_answers or isinstance(record.values.get("output"), str))
     formats = {
         plain: is_complete,
         "beir": "_id" in fields and "text" in fields,

@@ -25,6 +25,7 @@ from erag_ray.data.files.ids import (
 RANDOM_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 """A random UUID: what LangChain and LlamaIndex call documents that have no id, another one each time."""
 TEXT_KEYS = ("text", "contents", "content", "page_content")
+TEXT_FORM = f"it must be a string, under one of {', '.join(TEXT_KEYS)}"
 METADATA_KEYS = ("metadata", "meta")
 IN_METADATA = "metadata."
 FORMS = (
@@ -199,8 +200,8 @@ def with_text(document: Document) -> Document:
         ValueError: it has no text, or a blank one.
     """
     if document.text is None or not document.text.strip():
-        state = "is missing" if document.text is None else f"is {shown(document.text)}"
-        raise ValueError(f"text {state}; it must be a string that is not blank")
+        blank = f"is {shown(document.text)}; it must be a string that is not blank"
+        raise ValueError(f"text {f'is missing; {TEXT_FORM}' if document.text is None else blank}")
     return document
 
 

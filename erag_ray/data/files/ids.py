@@ -25,16 +25,19 @@ _OTHER_THINGS = re.compile(
 
 @dataclass(frozen=True)
 class IdKeys:
-    """The keys of an id: ``first`` wins unless it is blank; ``others`` without case and separators (docId: docid)."""
+    """Keys of an id: ``first`` unless blank, ``others`` without case and separators (docId: docid), else ``last``."""
 
     first: str
     others: frozenset[str]
+    last: frozenset[str] = frozenset()
 
     def among(self, names: Collection[str]) -> list[str]:
         """Return the names that are such keys; only ``first`` if it is one of them."""
-        return (
-            [self.first] if self.first in names else [name for name in names if _normal(name) in self.others]
-        )
+        return [self.first] if self.first in names else self._others_among(names)
+
+    def _others_among(self, names: Collection[str]) -> list[str]:
+        groups = ([name for name in names if _normal(name) in keys] for keys in (self.others, self.last))
+        return next(filter(None, groups), [])
 
     def id_of(self, values: Mapping[str, Any]) -> tuple[str | None, str]:
         """Return the id and its key; (None, "") if there is none.
@@ -44,7 +47,7 @@ class IdKeys:
         """
         if (name := checked_id(values.get(self.first), self.first)) is not None:
             return name, self.first
-        ids = {key: checked_id(value, key) for key, value in values.items() if _normal(key) in self.others}
+        ids = {key: checked_id(values[key], key) for key in self._others_among(values)}
         known = {key: value for key, value in ids.items() if value is not None}
         if len({*known.values()}) > 1:
             raise ValueError(self.several(f"{key} {value!r}" for key, value in known.items()))
@@ -62,7 +65,11 @@ ROW_QUERY_IDS = IdKeys("query_id", frozenset({"queryid", "qid", "questionid"}))
 """Of rows that are documents, whose ``id`` is the document's."""
 QUERY_IDS = IdKeys("query_id", ROW_QUERY_IDS.others | {"id"})
 """Of records that are lists."""
-RUN_IDS = IdKeys("run_id", frozenset({"runid", "runtag", "runname", "run", "tag", "retriever", "system"}))
+RUN_IDS = IdKeys(
+    "run_id",
+    frozenset({"runid", "runtag", "runname", "run", "tag", "retriever", "system"}),
+    frozenset({"method", "model", "engine", "pipeline", "systemname", "retrievername"}),
+)
 """Of rows and records of a file with several runs."""
 QUESTION_IDS = IdKeys("id", QUERY_IDS.others)
 

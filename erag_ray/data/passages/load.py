@@ -15,11 +15,11 @@ from typing import NamedTuple
 import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.documents import TEXT_KEYS, Document, document_of
+from erag_ray.data.files.documents import TEXT_FORM, TEXT_KEYS, Document, document_of
 from erag_ray.data.files.ids import DOCUMENT_IDS, ID_FORM, IdKeys
 from erag_ray.data.files.jsonl import Paths, Record, listed
 from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, scan_parquet
-from erag_ray.data.files.records import read_records
+from erag_ray.data.files.records import TABLE, read_records
 from erag_ray.data.files.squad import page_key, page_keys
 from erag_ray.store.files import is_folder
 from erag_ray.store.tables import part_paths
@@ -124,18 +124,18 @@ def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, 
             continue
         if not passage[3].strip():
             diagnostics.warning("passages without text", passage[0])
+        elif TABLE.search(path) and len(passage[2]) > len(passage[3]):
+            kind = "titles longer than texts (columns without a header are id, text, title)"
+            diagnostics.warning(kind, passage[0])
         yield record.line, passage
 
 
 def _passage(record: Record) -> Passage:
     try:
-        document = document_of(record.values)
+        return passage_of(document_of(record.values))
     except ValueError as error:
         record.fault("wrong passages", str(error))
         return "", None, "", ""
-    if document.doc_id is None or document.text is None:
-        return record.identifier(DOCUMENT_IDS), None, "", record.text("text")
-    return passage_of(document)
 
 
 def passage_of(document: Document) -> Passage:
@@ -145,9 +145,8 @@ def passage_of(document: Document) -> Passage:
         ValueError: it has no id or no text.
     """
     if document.doc_id is None or document.text is None:
-        name = "doc_id" if document.doc_id is None else "text"
-        form = ID_FORM if document.doc_id is None else "it must be a string"
-        raise ValueError(f"{name} is missing; {form}")
+        id_fault = f"doc_id is missing or blank; {ID_FORM}"
+        raise ValueError(id_fault if document.doc_id is None else f"text is missing; {TEXT_FORM}")
     # a BEIR document is its own page
     page_id = document.page_id or (document.doc_id if document.id_key == "_id" else "")
     return document.doc_id, page_key(page_id) or None, document.title or "", document.text

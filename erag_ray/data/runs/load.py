@@ -54,8 +54,8 @@ def load_run(name: str, path: Path, diagnostics: Diagnostics, *, ties: str = "tr
     run = RunFile(name=name, path=file, diagnostics=diagnostics, precision=TIES[ties])
     entries = RUN_FORMATS[format_of(file)](run)
     report_rising(run, entries)
-    if not entries.height and diagnostics.num_errors == num_before:
-        diagnostics.error(f"empty run {name}", f"{file}: run {name!r} has no lists")
+    if entries.filter(pl.col("rank") > 0).is_empty() and diagnostics.num_errors == num_before:
+        diagnostics.error(f"empty run {name}", f"{file}: run {name!r} has no list with a document")
     return entries
 
 

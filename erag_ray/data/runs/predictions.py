@@ -37,11 +37,11 @@ def read_predictions(file: RunFile) -> pl.DataFrame:
 
 def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
     if "output" not in record.values:
-        named = [key for key, value in record.values.items() if isinstance(value, list)]
-        named.sort(key=lambda key: {*map(type, record.values[key])} != {dict})
-        rows = ". Rows of single documents are read from Parquet" if "rank" in record.values else ""
-        advice = f". Lists with texts are under documents, not {named[0]}" if named else rows
-        text = f"query {query_id!r} of run {name!r} has no output{advice}"
+        values = {key: value for key, value in record.values.items() if isinstance(value, list)}
+        named = [key for key, value in values.items() if any(isinstance(one, dict) for one in value)]
+        rows = "Rows, ids and scores of single documents are read from Parquet or TREC"
+        advice = f"Lists with texts are under documents, not {named[0]}" if named else rows
+        text = f"query {query_id!r} of run {name!r} has no output. {advice}"
         record.fault("predictions without output", text)
     lists = [record.objects("provenance", output) for output in record.objects("output")]
     filled = [sources for sources in lists if sources]

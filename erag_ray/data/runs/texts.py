@@ -41,8 +41,8 @@ def load_corpus(
         text += "Give (id, text) or {{'id': ..., 'text': ...}}"
         diagnostics.error_rows("ids in place of texts", mistaken, text)
     # lists of no question have an error of their own
-    elif entries.height and not entries["text"].count():
-        run, query, *ids = entries.select("run_id", "query_id", "doc_id", "page_id").row(0)
+    elif (listed := entries.filter(pl.col("rank") > 0)).height and not listed["text"].count():
+        run, query, *ids = listed.select("run_id", "query_id", "doc_id", "page_id").row(0)
         example = f" (run {run!r}, query {query!r}: {next(one for one in ids if one is not None)!r})"
         diagnostics.error(
             "no passages",
