@@ -269,7 +269,10 @@ def test_the_pause_is_the_one_that_the_service_asks_for(
         (Reply(b"<html>", 200), "HttpError: the answer is not JSON", 12),
         (Reply([]), 'HttpError: the answer has no list "documents"', 6),
         (Reply({"documents": None}), 'HttpError: the answer has no list "documents"', 6),
-        (Reply({"documents": [{"id": "d1"}]}), "text is missing; it must be a string that is not blank", 6),
+        (Reply({"documents": [], "error": "down"}), "HttpError: the answer is an error .*down", 12),
+        (Reply({"documents": [], "status": "failed"}), "HttpError: the answer is an error", 12),
+        (Reply({"documents": [], "timed_out": True}), "HttpError: the answer is .* not complete", 12),
+        (Reply({"documents": [{"id": "d1"}]}), "text is missing; it must be a string", 6),
     ],
 )
 def test_a_service_that_fails_is_named_with_what_it_says(

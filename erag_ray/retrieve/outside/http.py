@@ -64,7 +64,12 @@ class HttpSearch:
             content = masked(response.json())
         except ValueError as error:
             raise HttpError(f"the answer is not JSON: {error}", is_final=False) from error
-        documents = content.get("documents") if isinstance(content, dict) else None
+        fields = content if isinstance(content, dict) else {}
+        is_failed = fields.get("status") in ("error", "failed")
+        if is_failed or any(map(fields.get, ("error", "errors", "timed_out"))):
+            text = f"the answer is an error or not complete: {one_line(str(fields), SHOWN_CHARACTERS)}"
+            raise HttpError(text, is_final=False)
+        documents = fields.get("documents")
         if not isinstance(documents, list):
             raise HttpError('the answer has no list "documents"', is_final=True)
         return [with_text(document_of(document)) for document in documents]
