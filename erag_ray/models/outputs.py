@@ -42,6 +42,8 @@ _FORMS = (
     _form(rf"<{_TAGS}(?:\s[^<>]*)?(?<!/)>", rf"<\s*/\s*{_TAGS}\s*>"),
     _form(rf"<{_PROMPTED_TAGS}>", rf"</{_PROMPTED_TAGS}>", needs_start=True),
     _form(r"\[THINK\]", r"\[/THINK\]"),  # Mistral
+    _form(r"<\|im_start\|>\s*think\b", r"<\|im_start\|>\s*answer\b"),  # s1
+    _form(r"\[unused16\]", r"\[unused17\]"),  # openPangu
     _form(r"<\|think(?:ing)?\|>", r"<(?:\|/|/\|)think(?:ing)?\|>"),
     _form(r"<unused94>\s*thought\b", "<unused95>"),  # MedGemma
     _form('<details type="reasoning"[^<>]*>', "</details>", needs_start=True),  # Open WebUI
@@ -56,7 +58,7 @@ _FORMS = (
         r"(?:<\|start\|>\s*assistant\s*)?<\|channel\|>(?!\s*final)",
         r"(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>",
     ),
-    _form("analysis(?=.*assistantfinal)", "assistantfinal", needs_start=True),
+    _form("(?:analysis|commentary)(?=.*assistantfinal)", "assistantfinal", needs_start=True),
     _form("Here(?:'s| is) my thought process:", "Here(?:'s| is) my response:", needs_start=True),  # Granite
 )
 _WRAPPER = re.compile(rf"\A\s*<{_ANSWER_TAGS}>(?P<answer>.*?)(?:</{_ANSWER_TAGS}>.*)?\Z", _FLAGS)
@@ -64,17 +66,21 @@ _WRAPPER = re.compile(rf"\A\s*<{_ANSWER_TAGS}>(?P<answer>.*?)(?:</{_ANSWER_TAGS}
 _WRAPPED = re.compile(rf"\A\s*<(?P<tag>{_ANSWER_TAGS})>(?P<answer>.*)</(?P=tag)>\s*\Z", _FLAGS)
 """The same around the whole of a text without thinking."""
 _OPENING = re.compile(
-    r"\A\s*(?:<s>|<bos>|<\|assistant\|>|<\|begin_of_(?:text|solution|box)\|>|<\|START_RESPONSE\|>"
-    r"|<\|(?:im_start|start_header_id)\|>\s*assistant(?:\s*<\|end_header_id\|>|\s)|<start_of_turn>\s*model\s)",
+    r"\A\s*(?:<s>|<bos>|<pad>|<extra_id_0>|\[/INST\]|assistantfinal|<\|(?:assistant|message)\|>"
+    r"|<\uff5c(?:Assistant|begin\u2581of\u2581sentence)\uff5c>|<\|(?:begin_of_(?:text|solution)|START_(?:RESPONSE|TEXT))\|>"
+    r"|<\|(?:im_start|start_header_id|start_of_role)\|>\s*assistant(?:\s*<\|(?:end_header_id|end_of_role|im_sep)\|>|\s)"
+    r"|<start_of_turn>\s*model\s)",
     _FLAGS,
 )
 """A control token with which an answer begins."""
 _NEXT_TURN = re.compile(
-    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|eom_id|end_of_text|endoftext)\|>|<end_of_turn>|<\uff5cend\u2581of\u2581sentence\uff5c>"
-    r"|\[\|endofturn\|\])",
+    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|eom_id|end_of_text|endoftext|end|user|assistant|system|observation)\|>|<end_of_turn>"
+    r"|<\uff5c(?:end\u2581of\u2581sentence|User|Assistant)\uff5c>|\[\|endofturn\|\]|</s>\s*(?=<s>|\[INST\]))",
     _FLAGS,
 )
 """The end of a turn, where a server has not stopped: what follows an answer is not part of it."""
+_BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")
+"""What GLM writes around an answer, anywhere in its text."""
 _CONTROL = (
     r"(?:<(?:\|(?:im_start|start_header_id)\||start_of_turn)>\s*(?:assistant|user|system|model)?"
     r"|<\|[^<>|\s]{1,40}\|>"  # ChatML, Llama, GPT
@@ -112,7 +118,7 @@ def answer_in(text: str, *, one_line: bool = False) -> Answer:
         one_line: the answer ends at its first line break.
     """
     rest, thinking = _without_thinking(text)
-    opened = rest
+    opened = _BOX.sub("", rest)
     while opening := _OPENING.match(opened):
         opened = opened[opening.end() :]
     has_opening = opened != rest

@@ -136,7 +136,7 @@ def test_a_tokenizer_that_splits_yes_and_no_is_refused_before_weights_are_loaded
 @pytest.mark.parametrize(
     ("output", "wanted"),
     [("3", 1.0), ("0", 0.0), (" Grade: 2.", 2 / 3), ("1 of 3", 1 / 3), ("", None), ("none", None), ("4", None),
-     ("7 or 2", None), ("30", None), ("-1", 1 / 3)],
+     ("7 or 2", None), ("30", None), ("-1", 1 / 3), ("2.5", None), ("2,5", None)],
 )  # fmt: skip
 def test_the_first_number_is_the_grade_if_it_is_one(output: str, wanted: float | None) -> None:
     assert grade(output) == wanted

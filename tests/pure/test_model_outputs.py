@@ -23,6 +23,9 @@ THINKING = {
     "<thinking>Graz?</think>Orla": "Orla",
     "<s><|im_start|>assistant\n<think>Graz?</think>Orla": "Orla",
     "[THINK]Graz? No.[/THINK]Orla": "Orla",
+    "<|im_start|>think\nGraz?<|im_start|>answer\nOrla<|im_end|>": "Orla",
+    "[unused16]Graz?[unused17]Orla": "Orla",
+    "commentaryGraz?assistantfinalOrla": "Orla",
     "<longcat_think>Graz?</longcat_think >Orla": "Orla",
     "<think >Graz?</think >Orla": "Orla",
     "<|think|>Graz?<|/think|>Orla": "Orla",
@@ -44,7 +47,7 @@ THINKING = {
     "<think>Graz?</think><answer>\nOrla\n</answer>": "Orla",
     "<think>Graz?</think><answer>Orla</answer>. Sure.": "Orla",
     "<think>Graz?</think><final>Orla</final>": "Orla",
-    "<think>Graz?</think><|begin_of_box|>Orla<|end_of_box|>": "Orla",
+    "<think>Graz?</think><answer>It is <|begin_of_box|>Orla<|end_of_box|>.</answer>": "It is Orla.",
     "<think>Graz?</think><|im_start|>assistant\nOrla<|im_end|>": "Orla",
     # a chat template has opened it
     "Graz?\n</think>\nOrla": "Orla",
@@ -103,9 +106,13 @@ def test_what_has_no_whole_tag_is_only_stripped(text: str) -> None:
         assert answer_in(text) == (text.strip(), ())
 
 
-@pytest.mark.parametrize(
-    "end", ["<|im_end|>\n<|im_start|>user\n", "<|endoftext|>", "\n<end_of_turn>", "[|endofturn|]"]
-)
+ENDS_OF_TURNS = (
+    "<|im_end|>\n<|im_start|>user\n", "<|endoftext|>", "\n<end_of_turn>", "[|endofturn|]", "<|end|>\n<|user|>",
+    "<|user|>\n", "<|observation|>", "<\uff5cUser\uff5c>", "</s> [INST] ", "</s><s>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ENDS_OF_TURNS)
 def test_what_follows_the_end_of_a_turn_is_cut(end: str) -> None:
     assert answer_in(f"Orla{end}Who is Ann?") == ("Orla", ("control",))
 
@@ -118,6 +125,8 @@ def test_an_answer_within_tags_is_what_they_enclose() -> None:
 OPENINGS = (
     "<|assistant|>", "<s>", "<bos>", "<|begin_of_text|>", "<|START_RESPONSE|>", "<|begin_of_box|>",
     "<|im_start|>assistant\n", "<|start_header_id|>assistant<|end_header_id|>\n\n", "<start_of_turn>model\n",
+    "<pad> ", "[/INST] ", "assistantfinal", "<|start_of_role|>assistant<|end_of_role|>",
+    "<|im_start|>assistant<|im_sep|>",
 )  # fmt: skip
 
 
@@ -182,6 +191,7 @@ FAILURES: dict[str, list[object]] = {
         reply(None, refusal="I will not."), reply([{"type": "refusal", "refusal": "I will not."}]),
         *(reply("An", reason) for reason in FILTERED),
         choice(error={"code": 403, "message": "flagged", "metadata": {"reasons": ["violence"]}}),
+        {"error": {"code": "data_inspection_failed", "message": "Output may be inappropriate."}},
     ],
     "input": [
         reply(None, "tool_calls", tool_calls=CALL), reply("I look it up.", "stop", tool_calls=CALL),
@@ -244,7 +254,7 @@ def test_the_text_of_an_error_is_named_in_all_its_forms(answer: object) -> None:
 
 
 COMPLETE = ("stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence", "COMPLETE", None, "")
-CUT = ("length", "max_tokens", "MAX_TOKENS", "model_length", "maxOutputTokens")
+CUT = ("length", "max_tokens", "MAX_TOKENS", "model_length", "maxOutputTokens", "repetition")
 ENDS = [
     *((one, False) for one in (*COMPLETE, {"type": "stop"})),
     *((one, True) for one in (*CUT, {"type": "length", "length": 8})),

@@ -28,7 +28,8 @@ COMPLETE = _reasons(
 """Reasons of an answer that ended by itself."""
 CUT = _reasons(
     "length limit maxtokens maxlength maxnewtokens maxoutputtokens maxcompletiontokens modellength tokenlimit "
-    "maxpredictedtokensreached contextlength contextlengthreached contextwindowexceeded modelcontextwindowexceeded"
+    "maxpredictedtokensreached contextlength contextlengthreached contextwindowexceeded modelcontextwindowexceeded "
+    "repetition"
 )
 """Reasons of an answer that ended at the limit of tokens."""
 REFUSED = _reasons(
@@ -40,7 +41,7 @@ TOOLS = _reasons(
 )
 MISSING = frozenset(["", "none", "null"])
 """Some servers name no reason: then a text is an answer, and no text is an error."""
-FILTERED = ("content_filter", "content_policy", "content_management", "moderation", "flagged")
+FILTERED = ("content_filter", "content_policy", "content_management", "moderation", "flagged", "inspection")
 """Words in an error that a content filter caused."""
 FINAL_CODES = frozenset(
     ["400", "413", "422", "invalid_request_error", "context_length_exceeded", "BadRequestError"]

@@ -16,7 +16,7 @@ from erag_ray.prompts.request import Form, Response
 
 WORDS = ("yes", "no")
 MAX_GRADE = 3
-GRADE = re.compile(r"\D*([0-3])(?!\d)")
+GRADE = re.compile(r"\D*([0-3])(?!\d|[.,]\d)")
 GRADE_TOKENS = 4
 DIGITS = 9
 
