@@ -240,12 +240,14 @@ ERRORS = (
     [
         ("with thinking, tags or control tokens", ["<think>\na\n</think>\nb", "<answer>Ann</answer>"]),
         ("that look like errors of a server (write null for a missing output)", ERRORS),
-        (r"in \boxed{}", [r"It is $\boxed{Ann}$."]),
+        ("that look like errors of a server (write null for a missing output)", ["Traceback (most recent"]),
+        (r"in \boxed{}", [r"It is $\boxed{Ann}$.", r"$\text{Ann}$"]),
+        ("in HTML (<b>, &amp;)", ["<b>Ann</b>", "Ann<sup>1</sup>", "AT&amp;T"]),
         ("that look like an empty cell (nan, None)", ["nan", "None"]),
         ("that are JSON objects", ['{"answer":"Ann"}', '```json\n{"answer": "Ann"}\n```']),
-        ("with citation marks at a word (Paris[1])", ["Ann.[1][2]", "Ann[^1]"]),
+        ("with citation marks at a word (Paris[1])", ["Ann.[1][2]", "Ann[^1]", "Ann^[1]^"]),
         ("in a script that exact_match is not made for", ["\u6771\u4eac\u3002", "\u0e41\u0e2d\u0e19"]),
-        ("", ["a comedy of errors, Ann [1]", "Terror", "Room 404 {Ann}, the gateway"]),
+        ("", ["a comedy of errors, Ann [1]", "Terror", "Room 404 {Ann}, the gateway", "a < b & c > d"]),
     ],
 )
 def test_outputs_that_scores_seldom_accept_are_noted(tiny: Tiny, name: str, outputs: Sequence[str]) -> None:

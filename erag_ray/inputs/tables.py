@@ -18,7 +18,7 @@ from erag_ray.store.schemas import GIVEN, GOLD
 
 ODD_OUTPUTS = {
     "that look like errors of a server (write null for a missing output)": (
-        r"(?i)^\W*(?:(?:error|(?-i:[\w.]*\w(?:Error|Exception)))(?:[:(]|\W*$)|<(?:!doctype )?html)"
+        r"(?i)^\W*(?:(?:error|(?-i:[\w.]*\w(?:Error|Exception)))(?:[:(]|\W*$)|traceback \(|<(?:!doctype )?html)"
         r"|^.{0,80}(?:too many requests|bad gateway|gateway time-?out|internal server error|service unavailable"
         r"|(?:http|error|status)(?: code)?[: ]+[45]\d\d\b|\b(?:request|connection|read) timed out"
         r"|rate.?limit.?(?:error|exceeded|reached)|connection (?:error|refused|reset)|exceeded your current quota"
@@ -26,6 +26,7 @@ ODD_OUTPUTS = {
         r"|insufficient_quota|content_filter|content_policy|invalid_(?:request|api_key))"
     ),
     "that look like an empty cell (nan, None)": EMPTY_CELL,
+    "in HTML (<b>, &amp;)": r"(?i)</?(?:a|b|br|em|i|li|p|strong|su[bp])(?:\s[^<>]*)?/?>|&(?:amp|lt|gt|quot|#\d+);",
     **MARKUP,
 }
 """Which outputs the scores seldom accept, whatever they say -> pattern of them."""

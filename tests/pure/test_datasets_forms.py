@@ -288,7 +288,7 @@ def test_passages_of_dpr_and_ms_marco_and_lists_of_passages(tmp_path: pathlib.Pa
     assert load_passages(tmp_path / "gz.tsv", Diagnostics())["text"].to_list() == ["a text", "another"]
     (tmp_path / "swapped.tsv").write_text("7\tEssen\tOn the Ruhr\n8\t\ta\n")
     _, diagnostics = diagnosed(load_passages, tmp_path / "swapped.tsv")
-    assert diagnostics.warnings[0].endswith("(columns without a header are id, text, title): 1 (7)")
+    assert diagnostics.warnings[0].endswith("(without a header: id, text, title): 1 (7)")
     (tmp_path / "bad.tsv").write_text("7\ta\tb\tc\td\n")
     error = only_error(load_passages, tmp_path / "bad.tsv")
     assert error.startswith(f"{tmp_path}/bad.tsv:1: 5 columns between tabs; expected id, text, title or id,")

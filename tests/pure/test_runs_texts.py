@@ -90,7 +90,6 @@ def test_a_list_that_found_nothing_keeps_its_latency(tmp_path: pathlib.Path, for
     # to all others it is no document
     runs = resolve_pages(entries, pl.DataFrame(schema=CORPUS_COLUMNS), Diagnostics())
     assert runs.select("query_id", "rank", "doc_id").rows() == [("q1", 1, "d1")]
-    # a run of no document at all is refused, and needs no passages
     nothing = entries.filter(rank=0)
     nothing.write_parquet(tmp_path / "nothing.parquet")
     error = only_error(load_run, "r", tmp_path / "nothing.parquet")

@@ -125,8 +125,7 @@ def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, 
         if not passage[3].strip():
             diagnostics.warning("passages without text", passage[0])
         elif TABLE.search(path) and len(passage[2]) > len(passage[3]):
-            kind = "titles longer than texts (columns without a header are id, text, title)"
-            diagnostics.warning(kind, passage[0])
+            diagnostics.warning("titles longer than texts (without a header: id, text, title)", passage[0])
         yield record.line, passage
 
 

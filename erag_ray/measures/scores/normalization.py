@@ -18,9 +18,9 @@ NUM_CACHED = 1 << 16
 """Size of the caches of forms: the gold answers of a query are compared with every one of its outputs."""
 Form = Callable[[str], str]
 MARKUP = {
-    r"in \boxed{}": r"\\boxed\s*\{",
+    r"in \boxed{}": r"\\(?:boxed|text(?:bf|it)?)\s*\{",
     "that are JSON objects": r'(?s)^\s*(?:```(?:json)?)?\s*\{\s*".*\}\s*(?:```)?\s*$',
-    "with citation marks at a word (Paris[1])": r"[\w.,]\[\^?\d+\]",
+    "with citation marks at a word (Paris[1])": r"[\w.,]\^?\[\^?\d+\]",
 }
 """Outputs whose markup scores compare as text -> pattern of them."""
 UNREAD = {
