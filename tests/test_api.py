@@ -149,8 +149,8 @@ def test_runs_may_be_frames_with_ranks_or_scores(tmp_path: pathlib.Path) -> None
         for name, documents in LISTS["good"].items()
         for rank, document in enumerate(documents, 1)
     ]
-    frames = {"good": pl.DataFrame(rows), "scored": pd.DataFrame(rows).drop(columns="rank")}
-    result = er.compare(**keys(tmp_path, runs=frames))
+    runs = {"good": pl.DataFrame(rows).cast({"rank": str}), "scored": pd.DataFrame(rows).drop(columns="rank")}
+    result = er.compare(**keys(tmp_path, runs=runs))
     means = result.means.filter(pl.col("run_id").is_in(["good", "scored"])).drop("run_id")
     assert means.height == 2 * means.unique().height
 
