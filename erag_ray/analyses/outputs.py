@@ -36,6 +36,7 @@ ODD_OUTPUTS = {
     "num_empty": "empty",
     "num_at_limit": "cut at max_new_tokens",
     "num_copied": "copied from an example",
+    "num_misspelt": "an answer in another case or punctuation, which scores 0",
     "num_marked_up": "in markup (JSON, \\boxed{}, citation marks)",
 }
 """Column of OUTPUTS -> its name in a sentence."""

@@ -216,9 +216,11 @@ def outputs(**changes: object) -> pl.DataFrame:
 
 def test_odd_outputs_and_the_majority_are_warnings() -> None:
     utility = {("A", 2): [1, 0, 0, 0], ("B", 2): [0, 0, 0, 0]}
-    one = of_one(tables_of(utility, outputs=outputs(num_empty=12, num_at_limit=25, majority_score=0.5)))
+    odd = outputs(num_empty=12, num_at_limit=25, num_misspelt=3, majority_score=0.5)
+    one = of_one(tables_of(utility, outputs=odd))
     assert said(one, "outputs") == [
-        "of the reader's outputs 12% empty, 25% cut at max_new_tokens",
+        "of the reader's outputs 12% empty, 25% cut at max_new_tokens, 3% an answer in another case or punctuation, "
+        "which scores 0",
         "the most common gold answer, 'yes', alone would score .500",
     ]
     assert said(of_one(tables_of(utility, outputs=outputs(majority_score=0.1))), "outputs") == []
