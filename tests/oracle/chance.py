@@ -220,8 +220,9 @@ class Flips:
         if not num:
             return -most * self.largest, most * self.largest
         kind, found = (float if self.is_one_size or num <= 16 else About), list[float]()
+        center = mean(self.values) if round(math.fsum(self.values), 8) else 0.0
         for side in (1.0, -1.0):
-            bound, middle = self._bound(side, alpha / 2), side * mean(self.values)
+            bound, middle = self._bound(side, alpha / 2), side * center
             if bound * middle <= 0:
                 found.append(side * bound * most)
                 continue

@@ -128,6 +128,10 @@ def test_intervals_of_known_cases() -> None:
     # no difference: the largest share that differs, each way
     none = paired_test(np.zeros(149))
     assert none.interval(0.1) == pytest.approx((0.05 ** (1 / 149) - 1, 1 - 0.05 ** (1 / 149)))
+    # differences whose sum is 0, up to the digits that rounding takes from thirds
+    thirds, quarters = (paired_test(np.round(np.array([1, 1, -2, 0] * 4) / n, 10)) for n in (3, 4))
+    for level in (0.2, 0.05):
+        assert thirds.interval(level) == pytest.approx([4 / 3 * end for end in quarters.interval(level)])
     # many differences: the ordinary interval of a mean
     generator = np.random.default_rng(0)
     many = np.round(generator.normal(0.1, 0.5, 2000), 10)

@@ -75,7 +75,8 @@ class PairedTest:
         least, most = _share_bounds(len(self.values), self.count, half)
         if not len(self.values):
             return -most * bound, most * bound
-        center, share = float(self.values.mean()), len(self.values) / self.count
+        center = float(self.values.mean()) if round(float(self.values.sum()), SUM_DIGITS) else 0.0
+        share = len(self.values) / self.count
         low, high = (
             sign
             * _with_share(_lower_bound(sign * self.values, half, bound), sign * center, share, least, most)
