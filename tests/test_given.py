@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from input_files import without_errors
 from polars.testing import assert_frame_equal
-from tiny import QUESTIONS, Tiny, compare, tables_text
+from tiny import QUESTIONS, Tiny, compare, make_tables, tables_text
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
@@ -63,14 +63,19 @@ def table(tiny: Tiny, schema: TableSchema) -> pl.DataFrame:
     return rows.select(names).sort([name for name in schema.key if name in names])
 
 
-def test_outputs_without_a_depth_are_of_the_deepest_lists_that_there_are_now(compared: Tiny) -> None:
-    records = [one for one in outputs_of(compared) if (one.get("run_id"), one.get("depth")) == ("good", 3)]
-    for record in records:
-        del record["depth"]
-    given = with_outputs(compared, records)
-    for depths in ([1, 3], [1, 2]):
-        found = prepare(given.with_config(end_to_end_depths=depths).config).given
-        assert set(found["depth"]) == {depths[-1]}
+@pytest.mark.parametrize("depths", [[1, 3], [1, 2]])
+def test_outputs_without_a_depth_are_of_the_deepest_lists_and_of_all_gold_passages(
+    compared: Tiny, no_reader: None, depths: list[int]
+) -> None:
+    # no page of q6 is known here
+    records = [{"query_id": "q6", "output": "Varn", "run": run} for run in ("good", "gold_passages")]
+    more = [one for one in outputs_of(compared) if one.get("run_id") == "gold_passages"]
+    del more[0]["depth"]
+    given = with_outputs(compared, [*records, *more], end_to_end_depths=depths)
+    make_tables(given)
+    rows = table(given, UTILITY).drop_nulls("value").select("run_id", "query_id", "depth").rows()
+    gold = {("gold_passages", one["query_id"], 3) for one in [*more, records[0]]}
+    assert set(rows) == {("good", "q6", depths[-1]), *gold}
 
 
 def test_given_outputs_give_the_numbers_of_asked_ones(compared: Tiny, no_reader: None) -> None:
@@ -194,6 +199,10 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
             [{**FIRST, "documents": [{"id": d, "rank": d} for d in (2, 1)]}],
             [":1", "rank 1 comes after rank 2"],
         ),
+        (
+            [{**FIRST, "run": "log", "documents": [{"id": f"d{n}", "score": n / 10} for n in (1, 2, 3)]}],
+            ["outputs of run 'log': scores rise with the rank"],
+        ),
         ([{**FIRST, "doc_ids": ["d1", "d2", "d3", "d4"]}], [":1", "4 documents", "cut to 3"]),
         ([{**FIRST, "run": "good", "documents": ["d1"]}], [":1", "run 'good'", "runs"]),
         (
@@ -214,11 +223,11 @@ def test_what_is_wrong_with_outputs_is_named(tiny: Tiny, records: Any, words: An
         assert word in str(caught.value)
 
 
-def test_unused_outputs_are_counted(tiny: Tiny) -> None:
-    record = {**FIRST, "contexts": ["x"], "num_output_tokens": 5.0}
-    records = [record, {**FIRST, "query_id": "elsewhere"}, {"query_id": "q1", "doc_id": "d9", "output": "x"}]
-    inputs = prepare(with_outputs(tiny, records).config)
-    assert inputs.given.height == 1
+def test_outputs_of_lists_and_of_documents_are_used_and_the_others_are_counted(tiny: Tiny) -> None:
+    record = {**FIRST, "doc_id": None, "contexts": ["x"], "num_output_tokens": 5.0}
+    of_one = [{"query_id": "q1", "run": None, "doc_id": name, "output": "x"} for name in ("d1", "d9")]
+    inputs = prepare(with_outputs(tiny, [record, {**FIRST, "query_id": "elsewhere"}, *of_one]).config)
+    assert set(inputs.given.select("run_id", "doc_id").rows()) == {("", "d1"), (FIRST["run"], "")}
     notes = "\n".join(inputs.notes)
     assert "outputs: lists in the field contexts, which is not read (documents is), queries: 1 (q1)" in notes
     assert "outputs: questions outside the sample, whose outputs are not used: 1 (elsewhere)" in notes
@@ -258,33 +267,19 @@ def test_outputs_that_scores_seldom_accept_are_noted(tiny: Tiny, name: str, outp
     assert noted == [text] * bool(name)
 
 
-def test_a_table_of_lists_and_documents_has_empty_cells(tiny: Tiny) -> None:
-    records = [{**FIRST, "doc_id": None}, {"query_id": "q1", "doc_id": "d1", "run": None, "output": "x"}]
-    rows = prepare(with_outputs(tiny, records).config).given.select("run_id", "doc_id").rows()
-    assert sorted(rows) == [("", "d1"), (FIRST["run"], "")]
-
-
-def test_documents_of_outputs_are_best_first(tiny: Tiny) -> None:
-    documents = [{"doc_id": name, "score": score} for name, score in (("d1", 0.1), ("d2", 0.5), ("d3", 0.9))]
-    given = with_outputs(tiny, [{**FIRST, "run": "log", "documents": documents}], runs={})
-    with pytest.raises(InputError, match="outputs of run 'log': scores rise with the rank"):
-        prepare(given.config)
-
-
 def test_labels_that_ask_for_more_than_outputs_need_a_reader(tiny: Tiny) -> None:
     from erag_ray.comparison import check_reader
 
     given = with_outputs(tiny, [FIRST], annotators=["erag", "gold_likelihood"])
-    problems = check_reader(given.config, {})
-    assert len(problems) == 1
-    assert "gold_likelihood asks the reader" in problems[0]
+    (problem,) = check_reader(given.config, {})
+    assert "gold_likelihood asks the reader" in problem
 
 
 def test_a_longer_list_of_a_log_replaces_its_beginning(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "log.jsonl"
     records = [{**FIRST, "depth": 1, "documents": ["d1"]}, {**FIRST, "depth": 3, "documents": ["d1", "d2"]}]
     path.write_text("\n".join(map(json.dumps, records)))
-    loaded = without_errors(load_outputs, [str(path)], [], [1, 3])
+    loaded = without_errors(load_outputs, [str(path)], [], [1, 3], 3)
     assert loaded.entries.select("rank", "doc_id").rows() == [(1, "d1"), (2, "d2")]
     assert loaded.outputs["depth"].to_list() == [1, 3]
 
@@ -309,7 +304,7 @@ def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     path = tmp_path / "outputs.jsonl"
     path.write_text(done.stdout)
-    loaded = without_errors(load_outputs, [str(path)], [], [5])
+    loaded = without_errors(load_outputs, [str(path)], [], [5], 5)
     assert loaded.outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2, None)]
     entries = loaded.entries.select("run_id", "query_id", "rank", "doc_id", "text")
     assert entries.rows() == [("rag", "q1", 1, "d1", "Ann built it.")]

@@ -227,7 +227,7 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
             for name, path in progress.each(config.runs.items(), "runs")
         ]
     with stage_progress("loading outputs", show=config.progress and bool(config.outputs)):
-        given, brought = load_outputs(config.outputs, config.runs, config.depths, diagnostics)
+        given, brought = load_outputs(config.outputs, config.runs, config.depths, config.depth, diagnostics)
     lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries, brought])
     check_numbering(loaded.queries, lists, given, diagnostics)
     loaded = sample_loaded(loaded, config.num_queries, config.seed, diagnostics)

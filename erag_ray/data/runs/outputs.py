@@ -21,7 +21,7 @@ from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
 from erag_ray.data.runs.entries import ENTRY_COLUMNS
 from erag_ray.data.runs.orders import rising_fault
-from erag_ray.data.runs.references import NO_PASSAGES
+from erag_ray.data.runs.references import GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.store.schemas import GIVEN
 
 SYSTEMS = IdKeys(RUN_IDS.first, RUN_IDS.others - {"retriever"})
@@ -40,7 +40,7 @@ class GivenOutputs(NamedTuple):
 
 
 def load_outputs(
-    paths: Sequence[str], runs: Collection[str], depths: Sequence[int], diagnostics: Diagnostics
+    paths: Sequence[str], runs: Collection[str], depths: Sequence[int], depth: int, diagnostics: Diagnostics
 ) -> GivenOutputs:
     """Load outputs, and the lists that they bring along.
 
@@ -49,13 +49,14 @@ def load_outputs(
         runs: the runs that have a file of lists.
         depths: numbers of documents with which lists are answered, ascending. The last is that of an output with a
             list and no depth.
+        depth: the job's, to which gold passages are cut too: that of all outputs of `GOLD_PASSAGES`.
         diagnostics: receives all errors.
     """
     rows: list[dict[str, Any]] = []
     first: dict[tuple[Any, ...], tuple[str, str | None]] = {}
     lists: _Lists = {}
     for record in (record for path in paths for record in read_records(path, diagnostics)):
-        row = _row(record, depths, runs)
+        row = _row(record, depths, depth, runs)
         _check_list(record, row, runs, lists)
         key = tuple(row[name] for name in GIVEN.key)
         location, output = first.setdefault(key, (record.location, row["output"]))
@@ -88,7 +89,7 @@ def item_of(record: Record) -> dict[str, str]:
     }
 
 
-def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[str, Any]:
+def _row(record: Record, depths: Sequence[int], gold_depth: int, runs: Collection[str]) -> dict[str, Any]:
     """Return a row of GIVEN; its depth is 0 where nothing is known of a list."""
     values = record.values
     item = item_of(record)
@@ -97,7 +98,9 @@ def _row(record: Record, depths: Sequence[int], runs: Collection[str]) -> dict[s
         text = f"no output, only {', '.join(values)}; write null for a missing one"
         record.fault("records without output", text)
     depth = values.get("depth")
-    if depth is None or has_no_list:
+    if item["run_id"] == GOLD_PASSAGES:
+        depth = gold_depth
+    elif depth is None or has_no_list:
         is_list_known = item["run_id"] in runs or bool({"documents", "doc_ids"} & {*values})
         depth = depths[-1] if is_list_known and not has_no_list else 0
     elif isinstance(depth, bool | list | dict) or depth not in depths:

@@ -18,18 +18,20 @@ GIVEN_LIST = ["query_id", "run_id", "depth", "doc_id"]
 
 
 def given_lists(inputs: Inputs, query_ids: pl.Series, lists: pl.DataFrame) -> pl.DataFrame:
-    """Return the lists of runs that have outputs only: columns run_id, query_id, depth, doc_ids (empty).
+    """Return the lists that have outputs only: columns run_id, query_id, depth, doc_ids (empty).
 
     Args:
         inputs: of the job.
         query_ids: of the questions that the reader answers.
-        lists: those of the other runs.
+        lists: those whose documents are known.
     """
-    of_lists = inputs.given.filter(pl.col("run_id") != "").select("run_id", "depth").unique()
-    others = of_lists.join(lists, on=["run_id", "depth"], how="anti").sort("run_id", "depth")
-    no_documents = pl.lit([], dtype=DocIds)
-    grid = others.join(query_ids.to_frame("query_id"), how="cross").with_columns(doc_ids=no_documents)
-    return grid.select("run_id", "query_id", "depth", "doc_ids")
+    ids, of_run, key = query_ids.to_frame("query_id"), ["run_id", "depth"], ["run_id", "query_id", "depth"]
+    named = inputs.given.filter(pl.col("run_id") != "").select(key)
+    others = named.select(of_run).unique().join(lists, on=of_run, how="anti").join(ids, how="cross")
+    # a system may have been given gold passages of questions that have none here
+    every = pl.concat([others.select(key), named.join(ids, on="query_id", how="semi")]).unique()
+    grid = every.join(lists, on=key, how="anti").sort(*of_run, "query_id")
+    return grid.select(*key, doc_ids=pl.lit([], dtype=DocIds))
 
 
 def given_answers(
@@ -57,13 +59,8 @@ def given_answers(
     joined = wanted.join(
         inputs.given, on=GIVEN_LIST, how="inner" if config.asks_reader else "left", maintain_order="left"
     )
-    is_single = pl.col("run_id") == ""
-    kind = (
-        pl.when(is_single)
-        .then(pl.lit(SINGLE_DOCUMENT))
-        .when(pl.col("run_id").is_in(REFERENCES))
-        .then("run_id")
-    )
+    is_single, is_reference = pl.col("run_id") == "", pl.col("run_id").is_in(REFERENCES)
+    kind = pl.when(is_single).then(pl.lit(SINGLE_DOCUMENT)).when(is_reference).then("run_id")
     if config.asks_reader:
         readers = {name: reader_id(config, dataset) for name, dataset in inputs.datasets.items()}
     else:
