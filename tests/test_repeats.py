@@ -21,13 +21,18 @@ from erag_ray.store.schemas import REPEATS, UTILITY
 __all__ = ["judged", "runs_here", "server"]
 
 
-def test_more_repeats_ask_only_for_what_is_missing(tiny: Tiny, reads_here: list[int]) -> None:
-    counts = [
-        sum(part.new.height for part in compare(tiny.with_config(repeats=repeats)).plans)
-        for repeats in (1, 2, 4, 3)
-    ]
+def test_more_repeats_ask_only_for_what_is_missing_and_equal_scores_have_their_mean(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    # a score of 4/11: the third of three of them is less in floats
+    more = "Ada Brunner and six or seven men of Marn"
+    tiny.queries.write_text(tiny.queries.read_text().replace("Ada Brunner", more))
+    some = [tiny.with_config(repeats=repeats, score="token_f1") for repeats in (1, 2, 4, 3)]
+    runs = [(compare(one), table(one, UTILITY)["value"].to_list()) for one in some]
+    counts = [sum(part.new.height for part in plan.plans) for plan, _ in runs]
     assert counts[0] > counts[1] > 0
     assert counts[2:] == [2 * counts[1], 0]
+    assert [4 / 11 in scores and scores == runs[0][1] for _, scores in runs] == [True] * 4
 
 
 def test_each_repeat_has_a_seed_of_its_own(

@@ -70,7 +70,9 @@ def _make(
     repeats = [outputs, *(one.select(outputs.columns) for one in again)]
     numbered = (one.with_columns(repeat=pl.lit(n, pl.Int32)) for n, one in enumerate(repeats, 1))
     scores = score_rows(pl.concat(numbered), inputs.queries, scoring)
-    append(UTILITY, scores.group_by(UTILITY.key, maintain_order=True).agg(pl.col("value").mean()))
+    # equal scores have exactly their mean, and it does not depend on the order of the answers
+    mean = pl.col("value").min() + (pl.col("value").sort() - pl.col("value").min()).mean()
+    append(UTILITY, scores.group_by(UTILITY.key, maintain_order=True).agg(mean))
     if again:
         append(REPEATS, scores.select(REPEATS.columns.names))
     check_scores(scoring, config)
@@ -96,11 +98,7 @@ def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Da
     keys = RESPONSES.key
     texts = responses.select(*keys, "output", "num_prompt_tokens", has_response=pl.lit(True))
     outputs = joined.join(texts, on=list(keys), how="left")
-    if num_missing := outputs["has_response"].null_count():
-        example = (
-            outputs.filter(pl.col("has_response").is_null())
-            .select("run_id", "query_id", "depth")
-            .row(0, named=True)
-        )
-        raise ValueError(f"{num_missing} lists lack a response, such as {example}")
+    missing = outputs.filter(pl.col("has_response").is_null()).select(LIST)
+    if missing.height:
+        raise ValueError(f"{missing.height} lists lack a response, such as {missing.row(0, named=True)}")
     return outputs
