@@ -71,8 +71,7 @@ def test_outputs_without_a_depth_are_of_the_deepest_lists_and_of_all_gold_passag
     records = [{"query_id": "q6", "output": "Varn", "run": run} for run in ("good", "gold_passages")]
     more = [one for one in outputs_of(compared) if one.get("run_id") == "gold_passages"]
     del more[0]["depth"]
-    given = with_outputs(compared, [*records, *more], end_to_end_depths=depths)
-    make_tables(given)
+    make_tables(given := with_outputs(compared, [*records, *more], end_to_end_depths=depths))
     rows = table(given, UTILITY).drop_nulls("value").select("run_id", "query_id", "depth").rows()
     gold = {("gold_passages", one["query_id"], 3) for one in [*more, records[0]]}
     assert set(rows) == {("good", "q6", depths[-1]), *gold}

@@ -25,8 +25,7 @@ def test_more_repeats_ask_only_for_what_is_missing_and_equal_scores_have_their_m
     tiny: Tiny, reads_here: list[int]
 ) -> None:
     # a score of 4/11: the third of three of them is less in floats
-    more = "Ada Brunner and six or seven men of Marn"
-    tiny.queries.write_text(tiny.queries.read_text().replace("Ada Brunner", more))
+    tiny.queries.write_text(tiny.queries.read_text().replace("Brunner", "Brunner or 6 men of Old Marn town"))
     some = [tiny.with_config(repeats=repeats, score="token_f1") for repeats in (1, 2, 4, 3)]
     runs = [(compare(one), table(one, UTILITY)["value"].to_list()) for one in some]
     counts = [sum(part.new.height for part in plan.plans) for plan, _ in runs]

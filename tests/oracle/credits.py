@@ -84,19 +84,11 @@ def credit_tables(readings: Readings) -> dict[str, list[Row]]:
         for (reader, _, annotator), (_, labels) in readings.labels.items()
         if (one.query_id, one.doc_id) in labels and reader in ("", one.names[0])
     ]
-    judged = [one for one in labelled if one.effect(readings)]
-    agreement = [
-        (*names, *row)
-        for names, part, group in _groups(readings, labelled)
-        for row in _agreement(part, group)
-    ]
-    without = [dataclasses.replace(one, annotator="") for one in judged]
-    effects = {one: other.effect(readings) for one, other in zip(without, judged, strict=True)}
-    shares = []
-    for names, part, group in _groups(readings, without):
-        shares += [
-            (*names[:-1], *row) for row in _shares(part, [(one.query_id, effects[one]) for one in group])
-        ]
+    agreement, shares = list[Row](), list[Row]()
+    for names, part, group in _groups(readings, labelled):
+        agreement += [(*names, *row) for row in _agreement(part, group)]
+        effects = [(one.query_id, effect) for one in group if (effect := one.effect(readings))]
+        shares += [(*names[:-1], *row) for row in _shares(part, effects)] if effects else []
     return {
         "credits": [
             (*one.names, one.query_id, one.credit, one.doc_id, one.depth, one.rank, one.value, one.error)
@@ -151,7 +143,7 @@ def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
         yield (statistic, "documents", of_all, *ends, *counts, ends[0] is None)
 
 
-def _shares(part: Part, documents: list[tuple[str, str | None]]) -> Iterator[Row]:
+def _shares(part: Part, documents: list[tuple[str, str]]) -> Iterator[Row]:
     counts = np.array([sum(name == one for one, _ in documents) for name in part.ids])
     for effect in EFFECTS:
         positive = np.array([documents.count((name, effect)) for name in part.ids])

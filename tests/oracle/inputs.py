@@ -89,11 +89,11 @@ class World:
 
     def in_clusters(self, dataset: str) -> tuple[list[str], list[int] | None]:
         """A dataset's questions, those of the largest cluster first, and each one's number; None: each by itself."""
-        if self.config["clusters"] is None:
-            return self.ids(dataset), None
         members: dict[Any, list[str]] = {}
         for name in self.ids(dataset):
             members.setdefault(self.cluster(name) or (name,), []).append(name)
+        if len(members) == len(self.ids(dataset)):
+            return self.ids(dataset), None
         groups = [*enumerate(sorted(members.values(), key=len, reverse=True))]
         return [one for _, group in groups for one in group], [at for at, group in groups for _ in group]
 

@@ -45,10 +45,6 @@ def test_the_wilson_interval_is_scipys_to_the_last_bit(
     assert wilson_interval(positive, count, confidence) == (positive / count, expected.low, expected.high)
 
 
-def test_of_nothing_there_is_no_share() -> None:
-    assert wilson_interval(0, 0, 0.95) == (None, None, None)
-
-
 @pytest.mark.parametrize(
     "shares", [(0.1, 0.0, 0.9), (0.1, 0.1, 0.8), (0.3, 0.05, 0.65), (0.02, 0.02, 0.96)], ids=str
 )
@@ -72,7 +68,8 @@ def test_without_erags_labels_there_are_lists_and_no_cells() -> None:
     assert table["alone"].null_count() == table["cell"].null_count() == table.height > 0
 
 
-def test_one_question_has_shares() -> None:
+def test_one_question_has_shares_and_none_has_no_share() -> None:
+    assert wilson_interval(0, 0, 0.95) == (None, None, None)
     labels, used, runs = tables_of("q2")
     table = cells(labels, used, runs, used.unique(["query_id", "reader", "score"]), None)
     columns = cell_columns(table, queries(("q2", "d", "s")), settings_of())
