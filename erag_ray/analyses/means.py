@@ -27,7 +27,7 @@ from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
-from erag_ray.measures.agreement import mean_intervals
+from erag_ray.measures.agreement import TIE_DIGITS, mean_intervals
 from erag_ray.store.schemas import table_schema
 
 MEANS = table_schema(
@@ -148,10 +148,9 @@ def _reader(standing: Standing) -> Iterator[Finding]:
         if value is not None
     ]
     if parts:
-        best = standing.best["mean"]
-        worse = (
-            without is not None and standing.sign * (without - best) >= 0 and best != 0 and standing.sign != 0
-        )
+        best, sign = standing.best["mean"], standing.sign
+        is_scored = without is not None and best != 0 and sign != 0
+        worse = is_scored and round(sign * (without - best), TIE_DIGITS) >= 0
         tail = "; no run serves it better than no passages at all" if worse else ""
         yield Finding(topic="reader", text=f"the reader scores {' and '.join(parts)}{tail}", is_warning=worse)
 

@@ -14,6 +14,7 @@ from erag_ray.analyses.parts.shapes import field, listing, name_field, rows_of
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.inference.output_tables import SINGLE_DOCUMENT
+from erag_ray.measures.agreement import TIE_DIGITS
 from erag_ray.store.schemas import COMMON_OUTPUTS, JUDGEMENTS, OUTPUTS
 
 NUM_SHOWN = 3
@@ -124,7 +125,8 @@ def _findings(outputs: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
         yield Finding(topic="outputs", text=f"of the reader's outputs {', '.join(odd)}", is_warning=True)
     for row in rows_of(outputs.head(1)):
         majority = row["majority_score"]
-        if majority is not None and standing.sign > 0 and majority > (standing.best["mean"] or 0):
+        least = (standing.best["mean"] or 0) + 10**-TIE_DIGITS
+        if majority is not None and standing.sign > 0 and majority > least:
             answer, score = quoted(row["majority_answer"], QUOTED), number(majority, drop_zero=True)
             text = f"the most common gold answer, {answer}, alone would score {score}"
             yield Finding(topic="outputs", text=text, is_warning=True)

@@ -18,6 +18,7 @@ from evaluated import (
     comparisons,
     contrasts,
     correlations,
+    framed,
     means,
     measured,
     numbered,
@@ -29,6 +30,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripts import import_script
 
+from erag_ray.analyses.cell_shares import CELL_SHARES
 from erag_ray.analyses.comparisons import COMPARISONS, SIGNIFICANT, run_differences
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
@@ -160,16 +162,17 @@ def test_the_answer_and_how_certain_it_is(
 
 def test_the_reader_without_passages_may_be_better_than_any_run() -> None:
     utility = {
-        ("A", 2): [1, 0, 0, 0],
-        ("B", 2): [0, 1, 0, 0],
-        ("no_passages", 0): [1, 1, 0, 0],
-        ("gold_passages", 2): [1, 1, 1, 0],
+        # as good, with another last digit of the mean
+        ("A", 2): [0.1, 0.2, 0.3],
+        ("B", 2): [0, 0, 0.1],
+        ("no_passages", 0): [0.3, 0.2, 0.1],
+        ("gold_passages", 2): [0.5, 0.5, 0.5],
     }
     one = of_one(tables_of(utility))
     (finding,) = [finding for finding in one.findings if finding.topic == "reader"]
     assert finding.is_warning
     assert finding.text == (
-        "the reader scores .500 without passages and .750 with the gold passages; "
+        "the reader scores .200 without passages and .500 with the gold passages; "
         "no run serves it better than no passages at all"
     )
 
@@ -321,24 +324,27 @@ def test_34_runs_are_told_apart_and_copies_of_them_change_nothing() -> None:
     assert (both["p_adjusted_echo"] <= 0.05).to_list() == is_significant.to_list()
 
 
-@pytest.mark.parametrize("score", ["abstained", "error_rate"])
+@pytest.mark.parametrize("score", ["abstained", "error_rate", "match"])
 def test_directions_of_scores_are_declared(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error_rate = Score(
         name="error_rate", function=lambda output, answers: 0.0, binary=True, normalises=False, sign=-1
     )
     monkeypatch.setitem(SCORES, "error_rate", error_rate)
-    tables = tables_of({("A", 2): [1] * 30 + [0] * 10, ("B", 2): [0] * 35 + [1] * 5})
+    cell = ("", "", "combined_given_list", 0.5, 0.4, 0.6, 1, 2, 0)
+    shares = framed([("d", "r", score, run, 2, *cell) for run in "AB"], CELL_SHARES)
+    tables = tables_of({("A", 2): [1] * 30 + [0] * 10, ("B", 2): [0] * 35 + [1] * 5}, cell_shares=shares)
     renamed = {
         name: frame.with_columns(score=pl.lit(score)) if "score" in frame.columns else frame
         for name, frame in tables.tables.items()
     }
     one = of_one(replace(tables, tables=renamed))
+    assert any("only the list was enough" in text for text in said(one, "trust")) == (score == "match")
     if score == "abstained":
         assert one.answer.startswith(
             "abstained is neither better nor worse with more, so no run is best by it; most: A, "
         )
         assert said(one, "certainty") == []
-    else:
+    elif score == "error_rate":
         assert one.answer.startswith("B serves the reader best: error_rate .125 [")
         assert ", .625 below A [" in one.answer
 
