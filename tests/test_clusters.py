@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from evaluated import queries
 from evaluated import settings as settings_of
+from given_results import figures_of_dataset
 from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table
 from towns import towns
@@ -40,6 +41,7 @@ from erag_ray.measures.agreement import (
     resample_weights,
     share_of,
 )
+from erag_ray.report.load import load
 from erag_ray.store.schemas import CLUSTERS, UTILITY
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
@@ -159,6 +161,9 @@ def test_other_clusters_cost_no_reading_and_without_them_all_is_as_before(
     assert decided.decisions["tiny"].low == pytest.approx(
         paired_test(np.repeat([-1.0, 0.0], 5)).interval(0.1)[0]
     )
+    (figure,) = [one for one in figures_of_dataset(load(clustered.config.out), "tiny") if "rank" in one.data]
+    bands = {row[0]: row[1:] for row in figure.data.select("run", "share", "low", "high").iter_rows()}
+    assert bands["half"] == share_of(np.repeat([1.0, 0.0], 20), 0.95, np.arange(QUESTIONS) // SIZE)
     evaluate(plain.config, prepared(plain.config))
     for schema, expected in before.items():
         assert_frame_equal(table(plain, schema), expected)

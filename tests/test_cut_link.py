@@ -118,10 +118,6 @@ def start_worker(link: Link, address: str, log: pathlib.Path) -> subprocess.Pope
         return subprocess.Popen(command, env=environment(), stdout=out, stderr=subprocess.STDOUT)
 
 
-def cut(link: Link) -> None:
-    link.cut()
-
-
 def cut_and_mend(link: Link) -> None:
     """Back once the node has been given up: its reader may still be writing."""
     link.cut()
@@ -139,7 +135,7 @@ def cut_for_a_moment(link: Link) -> None:
 # those of one Ray leave it as it was
 FAULTS: list[dict[str, Callable[[Link], None]]] = [
     {"nothing (a node behind a link)": lambda link: None, "the link is cut for 2 s": cut_for_a_moment},
-    {"the link to a node is cut": cut},
+    {"the link to a node is cut": Link.cut},
     {"the link is cut, and back when the node is given up": cut_and_mend},
 ]
 
@@ -159,5 +155,5 @@ def test_every_request_is_read_once_whatever_the_link_does(
         counts = interrupted(on_two_readers(folder), name, come)
         assert (counts.lost, counts.repeated) == (0, 0)
         assert counts.again <= NUM_REQUESTS // 3
-        if fault is cut:
+        if fault is Link.cut:
             assert num_nodes() == 1

@@ -7,19 +7,21 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.analyses.columns import with_first
 from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.parts.model import Figure, Note
 from erag_ray.analyses.scope import MAX_LABELLED, Scope
 from erag_ray.annotators import PAIR
-from erag_ray.measures.agreement import wilson_interval
-from erag_ray.store.schemas import LABELS, QUERIES, RUNS
+from erag_ray.measures.agreement import share_of
+from erag_ray.store.schemas import CLUSTERS, LABELS, QUERIES, RUNS
 
 JUDGEMENTS: Mapping[str, tuple[str, pl.Expr]] = {
     "erag": ("useful (erag > 0)", pl.col("label") > 0),
     "gain": ("harmful (gain < 0)", pl.col("label") < 0),
 }
 """Annotator of use or harm -> the name of what it judges, and the condition of its labels."""
+COLUMNS = ("rank", "share", "low", "high", "documents", "positive", "judged")
 
 
 def shares_by_rank(view: View) -> Iterator[Figure]:
@@ -27,12 +29,10 @@ def shares_by_rank(view: View) -> Iterator[Figure]:
     scope, results = view.scope, view.results
     if scope is None:
         return
-    of_dataset = view.rows(QUERIES).filter(score=scope.score).select("query_id")
-    lists = (
-        results[RUNS]
-        .filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED]))
-        .join(of_dataset, on="query_id", how="semi")
-    )
+    queries = view.rows(QUERIES).filter(score=scope.score).select("query_id")
+    of_dataset = with_first(queries, results[CLUSTERS]).select("query_id", "first")
+    lists = results[RUNS].filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED]))
+    lists = lists.join(of_dataset, on="query_id")
     judged = (
         results[LABELS]
         .filter(pl.col("annotator").is_in(list(JUDGEMENTS)), reader=scope.reader)
@@ -40,7 +40,7 @@ def shares_by_rank(view: View) -> Iterator[Figure]:
     )
     selected = judged.join(of_dataset, on="query_id", how="semi")
     parts = [
-        _counts(lists, selected.filter(annotator=annotator), condition).with_columns(documents=pl.lit(name))
+        _shares(lists, selected.filter(annotator=annotator), condition, scope.confidence, name)
         for annotator, (name, condition) in JUDGEMENTS.items()
         if annotator in selected["annotator"]
     ]
@@ -49,9 +49,7 @@ def shares_by_rank(view: View) -> Iterator[Figure]:
         return
     ordered = in_run_order(rows, scope.runs).sort("run_number", "rank", maintain_order=True)
     yield Figure(
-        data=_with_wilson(ordered, scope.confidence).select(
-            pl.col("run_id").alias("run"), "rank", "share", "low", "high", "documents", "positive", "judged"
-        ),
+        data=ordered.select(pl.col("run_id").alias("run"), *COLUMNS),
         mark="line",
         x="rank",
         y="share",
@@ -68,19 +66,18 @@ def shares_by_rank(view: View) -> Iterator[Figure]:
     )
 
 
-def _counts(lists: pl.DataFrame, labels: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
-    """Count positive and judged documents: columns run_id, rank, positive, judged."""
-    marked = labels.select(*PAIR, positive=condition)
-    joined = lists.select("run_id", "rank", *PAIR).join(marked, on=PAIR)
-    return joined.group_by("run_id", "rank").agg(pl.col("positive").sum().cast(pl.Int64), judged=pl.len())
-
-
-def _with_wilson(rows: pl.DataFrame, confidence: float) -> pl.DataFrame:
-    """Add share, low and high: ``positive`` / ``judged`` with its interval (Wilson, 1927)."""
-    pairs = rows.select("positive", "judged").iter_rows()
-    intervals = [wilson_interval(positive, judged, confidence) for positive, judged in pairs]
-    schema = {"share": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-    return rows.hstack(pl.DataFrame(intervals, schema=schema, orient="row"))
+def _shares(
+    lists: pl.DataFrame, labels: pl.DataFrame, condition: pl.Expr, confidence: float, name: str
+) -> pl.DataFrame:
+    """Return run_id and `COLUMNS`: the share of the judged documents at each rank that meet the condition."""
+    joined = lists.join(labels.select(*PAIR, event=condition.cast(pl.Float64)), on=PAIR)
+    has_clusters = lists["query_id"].n_unique() > lists["first"].n_unique()
+    rows = []
+    for (run, rank), part in joined.group_by("run_id", "rank"):
+        events, clusters = part["event"].to_numpy(), part["first"].to_numpy() if has_clusters else None
+        interval = share_of(events, confidence, clusters)
+        rows.append((run, rank, *interval, name, int(events.sum()), len(events)))
+    return pl.DataFrame(rows, schema=["run_id", *COLUMNS], orient="row")
 
 
 def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
@@ -95,7 +92,10 @@ def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
     return f"Over the judged documents; {bands}{graded}{harm}{scope.best(MAX_LABELLED)}"
 
 
-ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=shares_by_rank, group=LABELLING)
+# clusters are there where the job has some
+ANALYSIS = Analysis(
+    shows=(LABELS, RUNS, QUERIES, CLUSTERS), is_optional=True, show=shares_by_rank, group=LABELLING
+)
 
 
 MIN_SHARE, MIN_QUESTIONS = 0.1, 20
