@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -103,9 +102,9 @@ MIN_SHARE, MIN_QUESTIONS = 0.1, 20
 documents; below the number, the 95 % Wilson interval of a share is wider than 20 points either way."""
 
 
-def harm_notes(closed_book: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
-    """Yield a note for each row of `closed_book_answers`, and a warning where they are too few to show harm."""
-    for row in closed_book:
+def harm_notes(results: Results) -> Iterator[Note]:
+    """Yield on how many questions the annotator ``gain`` can show harm, and a warning where they are too few."""
+    for row in results.config(LABELS).get("closed_book", []):
         dataset, answered, questions = row["dataset"], row["num_answered"], row["num_questions"]
         share = f"{answered:,} of {questions:,} questions ({answered / questions:.1%})"
         text = "gain can fall below 0 only on the questions that the reader answers without documents"
@@ -115,9 +114,4 @@ def harm_notes(closed_book: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
             yield Note(text=f"{dataset}: gain can show harm on {share} only: {reason}", is_warning=True)
 
 
-def show_notes(results: Results) -> Iterator[Note]:
-    """Yield notes and warnings about the annotator ``gain``, if the job has it."""
-    yield from harm_notes(results.config(LABELS).get("closed_book", []))
-
-
-OF_HARM = Analysis(shows=(LABELS,), show_all=show_notes)
+OF_HARM = Analysis(shows=(LABELS,), show_all=harm_notes)

@@ -167,6 +167,7 @@ def test_answers_of_kilt_and_beir_stand_in_several_places(tmp_path: pathlib.Path
         ({"output": "Ruhr"}, "if it is in one of id, question, output, set question_fields: {answers: NAME}"),
         ({"answers": [{"answer": "Ruhr"}]}, "answer {'answer': 'Ruhr'} must be a string"),
         ({"answers": ["Ruhr", None]}, "answer None must be a string"),
+        ({"answer": "Ruhr", "ground_truths": ["Lenne"]}, "ground_truths is not among its answers"),
         (
             {"answers": ["x", ["Ruhr"]]},
             "answer ['Ruhr'] must be a string (lists of forms stand in answers_all)",

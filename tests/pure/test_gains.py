@@ -11,6 +11,7 @@ import models
 import polars as pl
 import pytest
 import torch
+from given_results import configured, results
 from gold import gold_of
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
@@ -219,15 +220,11 @@ def test_a_closed_book_too_low_for_gain_to_show_harm_gets_a_warning(
 ) -> None:
     row = {"dataset": "nq", "reader": "r", "num_questions": num_questions, "num_answered": num_answered}
     share = f"{num_answered} of {num_questions} questions ({num_answered / num_questions:.1%})"
-    note, *warnings = harm_notes([row])
-    assert (
-        note.text
-        == f"nq: gain can fall below 0 only on the questions that the reader answers without documents, {share}"
-    )
-    assert len(warnings) == is_low
-    for warning in warnings:
-        assert warning.is_warning
-        assert warning.text.startswith(f"nq: gain can show harm on {share} only")
+    note, *warnings = harm_notes(configured(results(), labels={"closed_book": [row]}))
+    text = "gain can fall below 0 only on the questions that the reader answers without documents"
+    assert note.text == f"nq: {text}, {share}"
+    start = f"nq: gain can show harm on {share} only"
+    assert [warning.is_warning and warning.text.startswith(start) for warning in warnings] == [True] * is_low
 
 
 def test_a_pair_without_likelihood_is_a_fault() -> None:

@@ -14,10 +14,9 @@ from erag_ray.data.files.ids import shown
 FIELDS = ("answer", "answers")
 ALTERNATIVES = ("golden_answers", "possible_answers")
 """FlashRAG and PopQA: read if none of `FIELDS` is there."""
-UNREAD = (
-    *("gold", "golds", "ground_truth", "ground_truths"),
-    *("reference", "references", "target", "targets", "obj", "alt_ans"),
-)
+TRUTHS = ("ground_truth", "ground_truths")
+"""Gold answers of logs, in which ``answer`` is what a system has answered."""
+UNREAD = (*TRUTHS, "gold", "golds", "reference", "references", "target", "targets", "obj", "alt_ans")
 """Names under which other datasets have answers, besides those of `_ANSWERS`: they are named, not read."""
 _ANSWERS = re.compile(
     r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?\d*$"

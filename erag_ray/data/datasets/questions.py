@@ -14,6 +14,7 @@ from typing import Any
 from erag_ray.data.datasets.answers import (
     FACTS_FIELD,
     READ,
+    TRUTHS,
     Facts,
     GoldAnswers,
     aliases_in,
@@ -21,6 +22,7 @@ from erag_ray.data.datasets.answers import (
     gold_answers,
     is_impossible,
     parse_facts,
+    unread_fields,
 )
 from erag_ray.data.datasets.tasks import dataset_of_file
 from erag_ray.data.files.ids import QUESTION_IDS, identifier, shown
@@ -85,6 +87,10 @@ def _question(record: Record, values: dict[str, Any], given: GoldAnswers, **fiel
         notes=given.notes,
         impossible=given.is_impossible,
     )
+    for name in {*TRUTHS} & {*unread_fields(values, texts)} if texts else ():
+        text = f"query {question.query_id!r}: {name} is not among its answers, which may be a system's"
+        advice = f"Set question_fields: {{answers: {name}}}, or leave out one of the two"
+        record.fault("answers beside others", f"{text}. {advice}")
     if not (question.gold or question.page_sets):
         known = [name for name, value in values.items() if value and name != GOLD_FIELD]
         names = filter(_LIKE_GOLD.fullmatch, known)
