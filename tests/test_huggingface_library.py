@@ -91,7 +91,7 @@ def test_features_beyond_json_do_not_stop_a_job(library: Any, tmp_path: pathlib.
     (tmp_path / "folder").mkdir()
     rows.write_parquet(tmp_path / "folder" / "train.parquet")
     found = without_errors(load_queries, f"hf:{tmp_path}/folder", slices=["day", "price", "picture", "score"])
-    assert found.slices["value"].to_list() == ["2026-11-25", "1.50", str(b"\x89PNG"), "NaN"]
+    assert found.slices["value"].to_list() == ["2026-11-25", "1.50", str(b"\x89PNG"), "(none)"]
 
 
 @pytest.mark.parametrize(
