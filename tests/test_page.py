@@ -78,35 +78,21 @@ def test_a_record_holds_the_rows_of_the_tables(folder: TableStore) -> None:
     assert [column.annotator for column in questions.columns] == ["erag", "gain", "provenance"]
     assert [column.kind for column in questions.columns] == ["binary", "signed", "binary"]
     assert [question["id"] for question in questions] == [f"q{number}" for number in range(7)]
-    for question in questions:
-        _assert_lists(question, folder.read(RUNS), questions.runs)
-        _assert_labels(question, folder.read(LABELS), questions)
-        _assert_end_to_end(question, folder)
-
-
-def _assert_lists(question: Record, runs: pl.DataFrame, names: Any) -> None:
-    own = runs.filter(query_id=question["id"])
-    for place, run in enumerate(names):
-        expected = own.filter(run_id=run).sort("rank")["doc_id"].to_list()
-        assert [question["documents"]["ids"][number] for number in question["lists"][str(place)]] == expected
-
-
-def _assert_labels(question: Record, labels: pl.DataFrame, questions: Questions) -> None:
-    for place, column in enumerate(questions.columns):
-        rows = labels.filter(query_id=question["id"], annotator=column.annotator)
-        expected = dict(rows.select("doc_id", "label").iter_rows())
-        found = dict(
-            zip(question["documents"]["ids"], question["documents"]["labels"][str(place)], strict=True)
-        )
-        assert found == expected
-
-
-def _assert_end_to_end(question: Record, folder: TableStore) -> None:
     used = folder.read(UTILITY).join(folder.read(LIST_OUTPUTS), on=["reader", "run_id", "query_id", "depth"])
-    rows = used.filter(query_id=question["id"]).select("run_id", "depth", "value", "output")
-    assert set(question["end_to_end"]) == set(rows.iter_rows())
-    cells = folder.read(CELLS).filter(query_id=question["id"]).select("run_id", "depth", "cell")
-    assert set(question["cells"]) == set(cells.iter_rows())
+    for question in questions:
+        tables = (folder.read(RUNS), folder.read(LABELS), used, folder.read(CELLS))
+        runs, labels, outputs, cells = (table.filter(query_id=question["id"]) for table in tables)
+        documents = question["documents"]
+        for place, run in enumerate(questions.runs):
+            expected = runs.filter(run_id=run).sort("rank")["doc_id"].to_list()
+            assert [documents["ids"][number] for number in question["lists"][str(place)]] == expected
+        for place, column in enumerate(questions.columns):
+            found = dict(zip(documents["ids"], documents["labels"][str(place)], strict=True))
+            of_column = labels.filter(annotator=column.annotator)
+            assert found == dict(of_column.select("doc_id", "label").iter_rows())
+        rows = outputs.select("run_id", "depth", "value", "output")
+        assert set(question["end_to_end"]) == set(rows.iter_rows())
+        assert set(question["cells"]) == set(cells.select("run_id", "depth", "cell").iter_rows())
 
 
 def test_texts_gold_and_outputs_are_those_of_their_document(folder: TableStore) -> None:

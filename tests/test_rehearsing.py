@@ -95,8 +95,10 @@ def test_after_a_sample_it_says_what_the_rest_takes(
     told = capsys.readouterr().err
     calls, tokens = costs.select("num_reader_calls", "num_prompt_tokens").row(0)
     count = 37 - calls
-    # the tokens of all 37 requests less those of the sample
-    whole = compare_all(tiny)
+    # the tokens of all 37 requests, read again elsewhere, less those of the sample
+    other = tiny.with_config(out=f"{tiny.config.out}-2", cache_dir=f"{tiny.config.cache_dir}-2")
+    compare(other)
+    whole = int(TableStore(f"{other.config.out}/compare").read(COSTS)["num_prompt_tokens"].sum())
     expected = (whole - tokens) / tokens if counts_tokens else count / calls
     assert (
         f"about {expected:.3g} reader-hours for {count} requests, {expected * 100:,.2f} at 100 an hour"
@@ -107,10 +109,3 @@ def test_after_a_sample_it_says_what_the_rest_takes(
         in told
     )
     assert reads_here == [calls, 37]
-
-
-def compare_all(tiny: Tiny) -> int:
-    """Prompt tokens of all requests, read again elsewhere."""
-    other = tiny.with_config(out=f"{tiny.config.out}-2", cache_dir=f"{tiny.config.cache_dir}-2")
-    compare(other)
-    return int(TableStore(f"{other.config.out}/compare").read(COSTS)["num_prompt_tokens"].sum())

@@ -136,11 +136,8 @@ def test_each_of_the_five_changes_is_one_file_and_at_most_one_line() -> None:
     ]
     assert len(entries) == 4  # a kind of request has no line: its annotator imports it
     # beside the import of what stands in the new file, if that is not the line itself
-    assert all(len(lines) == 1 or len([*filter(_is_no_import, lines)]) == 1 for lines in entries)
-
-
-def _is_no_import(line: str) -> bool:
-    return not line.startswith("from ")
+    others = ([line for line in lines if not line.startswith("from ")] for lines in entries)
+    assert all(len(lines) == 1 or len(other) == 1 for lines, other in zip(entries, others, strict=True))
 
 
 @pytest.mark.long

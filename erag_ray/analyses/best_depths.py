@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +21,7 @@ BEST_DEPTHS = table_schema(
     "best_depths", "dataset* reader* score* run_id* depth deepest difference? low? high? num_queries"
 )
 IS_SETTLED = (pl.col("low") > 0) | (pl.col("high") < 0)
+NO_GAIN = Value(reason="no depth serves better than the deepest lists")
 Row = tuple[object, ...]
 
 
@@ -72,7 +72,10 @@ def show(view: View) -> Iterator[Part]:
                 name_field("run", "run_id"),
                 field("best depth", "depth", Format.COUNT),
                 field("deepest", "deepest", Format.COUNT),
-                field("utility at the best depth minus at the deepest", _gain),
+                field(
+                    "utility at the best depth minus at the deepest",
+                    lambda row: estimate(row, "difference") if row["difference"] else NO_GAIN,
+                ),
             ),
             caption="Paired over queries; the interval is corrected for the number of runs and depths (Bonferroni). "
             "Since the best depth is chosen by the same queries, the difference is a little too large.",
@@ -86,12 +89,6 @@ def show(view: View) -> Iterator[Part]:
         side = "above" if sign > 0 else "below"
         text = f"fewer documents serve it better: {row['run_id']} with {row['depth']} is {gain} {side} {row['deepest']}"
         yield Finding(topic="depth", text=text)
-
-
-def _gain(row: Mapping[str, Any]) -> Value:
-    if not row["difference"]:
-        return Value(reason="no depth serves better than the deepest lists")
-    return estimate(row, "difference")
 
 
 def show_all(results: Results) -> Iterator[Note]:

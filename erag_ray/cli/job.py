@@ -131,10 +131,7 @@ def _normal(path: str) -> str:
 
 
 def _is_in_copy(path: str) -> bool:
-    if is_uri(path):
-        return False
-    parts = pathlib.Path(os.path.realpath(os.path.expanduser(path))).parts
-    return UNPACKED in itertools.pairwise(parts)
+    return not is_uri(path) and UNPACKED in itertools.pairwise(pathlib.Path(_normal(path)).parts)
 
 
 def check_access(config: Any) -> None:

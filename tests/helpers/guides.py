@@ -26,13 +26,10 @@ def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def all_text() -> str:
-    return "\n".join(text_of(str(file.relative_to(ROOT))) for file in guides())
-
-
 def blocks(language: str, text: str | None = None) -> list[str]:
     """Return the blocks of code in a language, of all guides or of a text."""
-    return [body for name, body in BLOCK.findall(all_text() if text is None else text) if name == language]
+    texts = [text_of(str(file.relative_to(ROOT))) for file in guides()] if text is None else [text]
+    return [body for name, body in BLOCK.findall("\n".join(texts)) if name == language]
 
 
 def files_of(language: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from oracle import chance
@@ -102,7 +101,8 @@ def credit_tables(readings: Readings) -> dict[str, list[Row]]:
 def _groups(readings: Readings, documents: list[Credit]) -> Iterator[tuple[Row, Part, list[Credit]]]:
     """Yield the documents of each part of the questions, by list, credit and annotator; of a cell, those of its run."""
     credited = {one.query_id for one in documents}
-    for whole in parts_of(dataclasses.replace(readings.world, questions=_only(readings, credited)), {}):
+    questions = {name: one for name, one in readings.world.questions.items() if name in credited}
+    for whole in parts_of(dataclasses.replace(readings.world, questions=questions), {}):
         in_cells: dict[tuple[str, str], list[str]] = {}
         for _, _, run, name, depth, _, _, _, cell in cells_of(readings):
             if name in whole.ids and cell and depth == documents[0].depth:
@@ -117,10 +117,6 @@ def _groups(readings: Readings, documents: list[Credit]) -> Iterator[tuple[Row, 
                         (*one.names, one.depth, *part.slice, one.credit, one.annotator), []
                     ).append(one)
             yield from (((part.dataset, *names), part, group) for names, group in groups.items())
-
-
-def _only(readings: Readings, ids: set[str]) -> dict[str, Any]:
-    return {name: one for name, one in readings.world.questions.items() if name in ids}
 
 
 def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:

@@ -164,11 +164,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:8]
 
 
-def is_held_out(query_id: str) -> bool:
-    """Whether a question is of the half on which the patterns were not chosen: by the first byte of its SHA-256."""
-    return hashlib.sha256(query_id.encode()).digest()[0] % 2 == 1
-
-
 @pytest.mark.parametrize(
     ("language", "abstaining", "missed", "wrong"), [("en", 528, 7, 1), ("ko", 571, 5, 0), ("zh", 508, 5, 0)]
 )
@@ -183,7 +178,8 @@ def test_abstained_on_the_held_out_half(
     for row in rows(folder, "outputs"):
         if (
             row["query_id"] in questions
-            and is_held_out(row["query_id"])
+            # the half on which the patterns were not chosen
+            and hashlib.sha256(row["query_id"].encode()).digest()[0] % 2 == 1
             and digest(row["output"]) not in unclear
         ):
             counts[digest(row["output"]) in abstains, bool(abstained(row["output"]))] += 1

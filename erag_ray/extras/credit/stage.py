@@ -114,8 +114,7 @@ def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None
     store = TableStore(config.out)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
     outputs = finished.responses.select(*RESPONSES.key, "output")
-    wanted = {CREDITS: (config.credits, _make_credits), ORDER_UTILITY: (config.orders, _make_order_utility)}
-    for schema, (names, make) in wanted.items():
+    for schema, names in ((CREDITS, config.credits), (ORDER_UTILITY, config.orders)):
         if not names:
             continue
         with stage_progress(schema.name, show=config.progress):
@@ -126,7 +125,7 @@ def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None
                 sources=digests(store, [QUERIES, RUNS, PROVENANCE, CORPUS]),
                 inputs=frame_digests({"requests": finished.requests, "outputs": outputs, **judged}),
                 names=scores_of(inputs.queries),
-                make=functools.partial(make, config, inputs, finished),
+                make=functools.partial(_make, schema, config, inputs, finished),
             )
             if not ensure(stage, store):
                 say(f"{stage.name}: as sealed before")
@@ -138,21 +137,16 @@ def credit_settings(config: JobConfig, inputs: Inputs, schema: TableSchema) -> d
     return {**common, **{key: getattr(config, key) for key in (*SETTINGS[schema], "credit_queries", "seed")}}
 
 
-def _make_credits(
-    config: JobConfig, inputs: Inputs, finished: Finished, append: Append
+def _make(
+    schema: TableSchema, config: JobConfig, inputs: Inputs, finished: Finished, append: Append
 ) -> Mapping[str, object]:
-    lists = subsets_of(config, inputs)
-    scores, notes = _scored(config, inputs, finished, lists.subsets, "subsets of lists")
-    append(CREDITS, credits_of(lists, scores))
-    return {"notes": notes}
-
-
-def _make_order_utility(
-    config: JobConfig, inputs: Inputs, finished: Finished, append: Append
-) -> Mapping[str, object]:
-    lists = changed_lists(config, inputs)
-    scores, notes = _scored(config, inputs, finished, lists, "changed lists")
-    append(ORDER_UTILITY, scores.select(ORDER_UTILITY.columns.names).sort(ORDER_UTILITY.key))
+    if schema == CREDITS:
+        lists = subsets_of(config, inputs)
+        scores, notes = _scored(config, inputs, finished, lists.subsets, "subsets of lists")
+        append(CREDITS, credits_of(lists, scores))
+    else:
+        scores, notes = _scored(config, inputs, finished, changed_lists(config, inputs), "changed lists")
+        append(ORDER_UTILITY, scores.select(ORDER_UTILITY.columns.names).sort(ORDER_UTILITY.key))
     return {"notes": notes}
 
 

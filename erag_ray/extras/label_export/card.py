@@ -46,7 +46,9 @@ def card(
         "## How it was made",
         _origin(job, config),
         "## Licence",
-        _licence(config),
+        f"Questions, answers and documents keep the licence of their sources (`{config.license}` was set for this "
+        "card; check it before you publish). Outputs were written by the reader's model, whose terms may limit what "
+        "they are used for. Texts may name persons.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -134,14 +136,6 @@ def _origin(job: LabelledJob, config: ExportConfig) -> str:
 def _public(setting: object) -> str:
     """Return a setting as text, without the folders of a path of this machine."""
     return os.path.basename(str(setting).rstrip("/")) if os.path.isabs(str(setting)) else str(setting)
-
-
-def _licence(config: ExportConfig) -> str:
-    return (
-        f"Questions, answers and documents keep the licence of their sources (`{config.license}` was set for this "
-        "card; check it before you publish). Outputs were written by the reader's model, whose terms may limit what "
-        "they are used for. Texts may name persons."
-    )
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -34,10 +34,6 @@ def _contains(form: str, gold: str) -> float:
     return float(bool(gold) and f" {gold} " in f" {form} ")
 
 
-def _token_f1(form: str, gold: str) -> float:
-    return multiset_f1(form.split(), gold.split())
-
-
 def _char_f1(form: str, gold: str) -> float:
     """Return the F1 of the characters as multisets, without spaces: KorQuAD's F1 (Lim et al., 2019).
 
@@ -48,7 +44,7 @@ def _char_f1(form: str, gold: str) -> float:
 
 COMPARISONS = {
     "exact_match": Comparison(_equal, binary=True),
-    "token_f1": Comparison(_token_f1, binary=False),
+    "token_f1": Comparison(lambda form, gold: multiset_f1(form.split(), gold.split()), binary=False),
     "match": Comparison(_contains, binary=True),
     "char_f1": Comparison(_char_f1, binary=False),
 }
