@@ -90,9 +90,26 @@ def test_given_outputs_are_not_asked_for_again(tiny: Tiny, reads_here: list[int]
     assert table(given, UTILITY).drop("reader").equals(table(tiny, UTILITY).drop("reader"))
 
 
-def test_of_one_question_there_is_no_spread_between_questions() -> None:
-    rows = [("r", "s", "a", "q", 5, 1, "", 0.0), ("r", "s", "a", "q", 5, 2, "", 0.5)]
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (
+            [(0.0, 0.5)],
+            {"share": None, "sd_questions": None, "standard_error": None, "sd_repeats": 0.125**0.5},
+        ),
+        # but for rounding, the means of the questions differ as much as answers do, or not at all
+        ([(0.0, 0.3), (0.2, 0.6)], {"sd_questions": 0.0, "standard_error_endless": 0.0}),
+        ([(0.0, 0.8), (0.1, 0.7)], {"share": None, "sd_questions": 0.0, "standard_error": 0.0}),
+    ],
+    ids=["of one question", "none but that between answers", "none at all"],
+)
+def test_spreads_between_questions_by_hand(
+    answers: list[tuple[float, float]], expected: dict[str, float | None]
+) -> None:
+    values = {f"q{number}": pair for number, pair in enumerate(answers)}
+    rows = [
+        ("r", "s", "a", name, 5, place, "", pair[place]) for name, pair in values.items() for place in (0, 1)
+    ]
     repeats = pl.DataFrame(rows, schema=[*REPEATS.columns.names], orient="row")
-    (row,) = repeat_spreads(repeats, pl.DataFrame({"query_id": ["q"], "dataset": ["d"]})).rows(named=True)
-    assert [row[name] for name in ("share", "sd_questions", "standard_error")] == [None] * 3
-    assert row["sd_repeats"] == pytest.approx(0.125**0.5)
+    (row,) = repeat_spreads(repeats, pl.DataFrame({"query_id": [*values], "dataset": "d"})).rows(named=True)
+    assert {name: row[name] for name in expected} == expected

@@ -21,6 +21,8 @@ REPEAT_SPREADS = table_schema(
 LIST = ["dataset", "reader", "score", "depth"]
 SPREADS = ("mean", "once", "noise", "count")
 PAIR = [*LIST, "run_a", "run_b"]
+DIGITS = 15
+"""Decimal digits of a variance: what is left of equal scores by rounding is 0."""
 
 
 def repeat_spreads(repeats: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
@@ -50,26 +52,23 @@ def repeat_spreads(repeats: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame
     )
     rows = pl.concat([of_each, differences.select(of_each.columns)]).sort(*PAIR, "query_id")
     of_all = rows.group_by(PAIR, maintain_order=True).agg(
-        num_queries=pl.len(),
-        num_repeats=pl.col("count").max(),
+        num_queries=pl.len().cast(pl.Int64),
+        num_repeats=pl.col("count").max().cast(pl.Int64),
         mean=pl.col("mean").mean(),
-        total=pl.col("mean").var(),
+        total=pl.col("mean").var().round(DIGITS),
         noise=pl.col("noise").mean(),
         once=pl.col("once").mean(),
     )
     total, noise, once, size = (pl.col(name) for name in ("total", "noise", "once", "num_queries"))
-    between = pl.max_horizontal(total - noise, 0.0)
+    between = (total - noise).clip(lower_bound=0.0).round(DIGITS)
     return of_all.with_columns(
-        sd_questions=pl.when(total.is_not_null()).then(between.sqrt()),
+        sd_questions=between.sqrt(),
         sd_repeats=once.sqrt(),
         share=pl.when(total > 0).then(pl.min_horizontal(noise / total, 1.0)),
         standard_error=(total / size).sqrt(),
-        standard_error_once=pl.when(total.is_not_null()).then(((between + once) / size).sqrt()),
-        standard_error_endless=pl.when(total.is_not_null()).then((between / size).sqrt()),
-    ).select(
-        pl.col(name).cast(pl.Int64) if name.startswith("num_") else name
-        for name in REPEAT_SPREADS.columns.names
-    )
+        standard_error_once=((between + once) / size).sqrt(),
+        standard_error_endless=(between / size).sqrt(),
+    ).select(REPEAT_SPREADS.columns.names)
 
 
 def show(view: View) -> Iterator[Part]:
