@@ -241,6 +241,7 @@ def test_what_cannot_be_shown_of_harm_is_said() -> None:
     assert figure is not None
     assert "Harm is not shown" in figure.caption
     assert "any score above 0 counts as useful" in figure.caption
+    assert figure_of(shares_by_rank, scope("A", score="abstained"), labels=labels, **tables) is None
     rows = [{"annotator": "provenance", "query_id": "q0", "doc_id": "x", "label": 1.0}]
     labels = frame(LABELS, rows, reader="", score="")
     assert figure_of(shares_by_rank, scope("A"), labels=labels, **tables) is None

@@ -110,6 +110,8 @@ def test_a_job_ends_with_code_2_and_seals_nothing(tiny: Tiny) -> None:
         ({"runs": {"gold_passages": "good.trec"}}, ["gold_passages"]),
         ({"measures": ["ERR"]}, ["'ERR'", *measures.MEASURES]),
         ({"threshold": 0.0}, ["threshold"]),
+        ({"score": "abstained", "annotators": ["gain"]}, ["more of abstained is not better, as gain would"]),
+        ({"score": "abstained", "slices": ["known"]}, ["more of abstained is not better, as slice known"]),
     ],
 )
 def test_a_name_that_means_nothing_is_refused_before_a_reader_is_made(

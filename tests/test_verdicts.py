@@ -199,6 +199,10 @@ def test_verdicts_that_are_all_the_same_have_a_reason(compared: Tiny, no_reader:
     row = rows.filter(about="outputs", rater="exact_match:th", run_id="").to_dicts()[0]
     assert (row["value"], row["reason"]) == (None, "all verdicts are the same")
     assert {*rows.filter(about="outputs")["rater"]} == {"exact_match:th", "match:th", "token_f1:th"}
+    # who abstains is not right, and not wrong
+    compare(judged(compared, records, score="abstained"))
+    raters = TableStore(tiny.config.out).read(PEOPLE).filter(about="outputs")["rater"]
+    assert {*raters} == {"exact_match", "match", "token_f1"}
     with pytest.raises(
         InputError, match="verdicts: 1 of 1 are on outputs or documents that the job does not"
     ):

@@ -199,7 +199,7 @@ def _bars(view: View, rows: pl.DataFrame) -> Iterator[Figure]:
 
 
 def failures_of_labels(rows: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
-    """Yield how often the list and the labels of single documents disagree, in the best run, if more is better."""
+    """Yield how often the list and the labels of single documents disagree, in the best run."""
     best = rows.filter(run_id=standing.runs[0], depth=standing.deepest).drop_nulls("share")
     rates = {row["cell"]: row for row in rows_of(best.filter(pl.col("cell").is_in(list(RATES))))}
     parts = [
@@ -210,7 +210,7 @@ def failures_of_labels(rows: pl.DataFrame, standing: Standing) -> Iterator[Findi
         )
         if rate in rates
     ]
-    if parts and standing.sign > 0:
+    if parts:
         yield Finding(topic="trust", text="; ".join(parts))
 
 

@@ -15,7 +15,7 @@ import polars as pl
 from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_dataset
 from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.settings import ANY, Settings
-from erag_ray.annotators import SUFFICES
+from erag_ray.annotators import SUFFICES, label_sign
 from erag_ray.data.runs.references import NO_PASSAGES, REFERENCES
 from erag_ray.store.schemas import LABELS, RUNS, UTILITY, conform, table_schema
 from erag_ray.support.progress import StageProgress
@@ -73,12 +73,15 @@ def cells(
 
     A question without a list has no document that suffices. One document that does is enough, whether or not the others
     were judged. Where the annotator erag was not eligible (its `eligible_questions`), ``alone`` is null. A label or
-    a utility of at least ``threshold`` suffices (None: `SUFFICES`).
+    a utility of at least ``threshold`` suffices (None: `SUFFICES`); by a score of which more is not better none does.
     """
     least = SUFFICES if threshold is None else threshold
     keys = [*OF_LIST, "depth"]
     # of depth 0 are outputs of systems whose lists are not known
-    of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES), pl.col("depth") > 0)
+    is_better = pl.col("score").is_in(
+        [one for one in utility["score"].unique() if label_sign("erag", one) > 0]
+    )
+    of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES), pl.col("depth") > 0, is_better)
     lists = of_runs.select(*keys, list=pl.col("value") >= least)
     first = _first_ranks(labels, lists, runs, least)
     of_erag = eligible.select("reader", "score", "query_id", is_eligible=True)

@@ -11,7 +11,7 @@ from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.parts.model import Figure, Note
 from erag_ray.analyses.scope import MAX_LABELLED, Scope
-from erag_ray.annotators import PAIR
+from erag_ray.annotators import PAIR, label_sign
 from erag_ray.measures.agreement import share_of
 from erag_ray.store.schemas import CLUSTERS, LABELS, QUERIES, RUNS
 
@@ -26,7 +26,7 @@ COLUMNS = ("rank", "share", "low", "high", "documents", "positive", "judged")
 def shares_by_rank(view: View) -> Iterator[Figure]:
     """Plot the share of useful (erag > 0) and harmful (gain < 0) documents by rank, with Wilson intervals."""
     scope, results = view.scope, view.results
-    if scope is None:
+    if scope is None or label_sign("erag", scope.score) < 1:
         return
     queries = view.rows(QUERIES).filter(score=scope.score).select("query_id")
     of_dataset = with_first(queries, results[CLUSTERS]).select("query_id", "first")

@@ -10,13 +10,13 @@ import polars as pl
 import pyarrow as pa
 
 from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
-from erag_ray.config.job import JobConfig
+from erag_ray.config.job import KNOWN, JobConfig
 from erag_ray.config.reader import KINDS, ReaderConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.references import REFERENCE_NAMES, REFERENCES
 from erag_ray.measures.agreement import STATISTICS, agree
 from erag_ray.measures.lists import canonical_name, check_measures
-from erag_ray.measures.scores import JUDGED, score_named
+from erag_ray.measures.scores import JUDGED, score_named, score_sign
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import find_model
 from erag_ray.support.errors import InputError
@@ -74,6 +74,13 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diag
         if attempt(diagnostics, "score", functools.partial(score_named, score)):
             for annotator in annotators:
                 attempt(diagnostics, "measures", functools.partial(_check_measures, config, annotator, score))
+            names = [
+                one.name for one in map(annotator_named, annotators) if one.kind and "score" in one.fills
+            ]
+            names += [f"slice {KNOWN}"] * (KNOWN in config.slices)
+            if names and score_sign(score) < 1:
+                text = f"more of {score} is not better, as {', '.join(names)} would have it. Leave it out"
+                diagnostics.error("config key score", f"score: {text}")
 
 
 def _check_auxiliary(config: JobConfig, annotators: Sequence[str], diagnostics: Diagnostics) -> None:

@@ -68,6 +68,12 @@ def test_without_erags_labels_there_are_lists_and_no_cells() -> None:
     assert table["alone"].null_count() == table["cell"].null_count() == table.height > 0
 
 
+def test_by_a_score_of_which_more_is_not_better_nothing_suffices() -> None:
+    labels, used, runs = tables_of("q1", "q2")
+    abstained = [frame.with_columns(score=pl.lit("abstained")) for frame in (labels, used)]
+    assert cells(*abstained, runs, used.unique(["query_id", "reader", "score"]), None).is_empty()
+
+
 def test_one_question_has_shares_and_none_has_no_share() -> None:
     assert wilson_interval(0, 0, 0.95) == (None, None, None)
     labels, used, runs = tables_of("q2")

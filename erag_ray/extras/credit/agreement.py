@@ -15,7 +15,7 @@ import polars as pl
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import with_slices
-from erag_ray.annotators import SUFFICES
+from erag_ray.annotators import SUFFICES, label_sign
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.measures.agreement import agree, mean_intervals, share_intervals
 from erag_ray.store.schemas import STRING, table_schema
@@ -193,7 +193,10 @@ def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: floa
     """
     closed_book = utility.filter(run_id=NO_PASSAGES)
     known = closed_book.select("reader", "score", "query_id", without="value")
-    judged = documents.filter(annotator="erag").drop_nulls(["label", "value"])
+    # by other scores no document is useful
+    scores = [one for one in documents["score"].unique() if label_sign("erag", one) > 0]
+    of_erag = documents.filter(pl.col("score").is_in(scores), annotator="erag")
+    judged = of_erag.drop_nulls(["label", "value"])
     joined = judged.join(known, on=["reader", "score", "query_id"], how="left").drop_nulls("without")
     useful = pl.col("label") >= (SUFFICES if threshold is None else threshold)
     is_harmful = pl.col("label") < pl.col("without")

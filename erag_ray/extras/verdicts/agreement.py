@@ -192,7 +192,7 @@ def _of_outputs(evaluation: Evaluation) -> Iterator[Row]:
     for (dataset, reader, score), items in outputs.group_by(*by, maintain_order=True):
         names = {"dataset": dataset, "reader": reader, "about": OUTPUTS}
         texts, answers, ids = (items[name].to_list() for name in ("output", "answers", "query_id"))
-        ratings = {str(score): items["value"]}
+        ratings = {str(score): items["value"]} if label_sign("erag", str(score)) > 0 else {}
         known = str(score).partition(":")[2] if is_language_score(str(score)) else ENGLISH
         for name in [in_language(name, evaluation.config.language or known) for name in SCORES]:
             if name not in ratings:
