@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import pathlib
@@ -13,6 +14,7 @@ import pytest
 from gold import gold_of
 from input_files import article, diagnosed, only_error, qa, without_errors
 from scripts import import_script
+from tiny import Tiny
 
 from erag_ray.analyses.parts.formats import rows_of_text
 from erag_ray.config.retrieval import RetrieverConfig
@@ -157,6 +159,27 @@ def test_pages_without_a_title_or_a_text_are_named(tmp_path: pathlib.Path) -> No
 
 
 # --- labels ---
+
+
+@pytest.mark.parametrize(
+    ("paged", "said"), [(["p1"], "left out: 4 of 5"), ([], "no question of tiny by BM25")]
+)
+def test_first_passages_without_a_page_are_counted_and_may_not_be_all(
+    tiny: Tiny, paged: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.loads(line) for line in tiny.passages.read_text().splitlines()]
+    rows = [{**row, "page_id": row["page_id"] if row["page_id"] in paged else None} for row in rows]
+    tiny.passages.write_text("\n".join(map(json.dumps, rows)))
+    files = {
+        "queries": [str(tiny.queries)],
+        "passages": [str(tiny.passages)],
+        "out": str(tiny.folder / "dual"),
+    }
+    keys: Any = {**files, "dataset": "tiny", "retrievers": {"BM25": RetrieverConfig(kind="bm25")}}
+    config = DualLabelsConfig(**keys, progress=False)
+    with contextlib.nullcontext() if paged else pytest.raises(InputError, match=said):
+        label_twice(config, retrieve(config))
+    assert not paged or said in capsys.readouterr().err
 
 
 def test_probabilities_by_hand() -> None:

@@ -7,6 +7,7 @@ paper's Table 3 has their marginal, joint and conditional probabilities over que
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import polars as pl
@@ -24,6 +25,7 @@ from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
 from erag_ray.store.schemas import RUNS, conform, table_schema
 from erag_ray.store.tables import TableStore
+from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say
 
 DUAL_LABELS = table_schema(
@@ -130,7 +132,7 @@ def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[
     """Compute DUAL_LABELS of the runs of a retrieval, seal them in its folder, and return them as report tables.
 
     Raises:
-        InputError: the questions or passages cannot be read.
+        InputError: the questions or passages cannot be read, or no question of a dataset has both labels by a run.
     """
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
@@ -158,6 +160,14 @@ def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[
         ANNOTATORS[config.word_rule].function(evidence),
         [run.run_id for run in runs_made],
     )
+    judged = labels.drop_nulls()
+    wanted = itertools.product(loaded.queries["dataset"].unique().sort(), (run.run_id for run in runs_made))
+    if missing := set(wanted) - set(judged.select("dataset", "run_id").iter_rows()):
+        names = ", ".join(sorted(map(" by ".join, missing)))
+        needs = "gold pages, short answers and passages with a page_id"
+        raise InputError([f"queries: no question of {names} has both labels; they need {needs}"])
+    if left_out := labels.height - judged.height:
+        say(f"first passages without a page_id, left out: {left_out:,} of {labels.height:,}")
     inputs = {run.run_id: run.sha256 for run in runs_made}
     settings = {"word_rule": config.word_rule, "confidence": config.confidence}
     table = dual_probabilities(labels, config.confidence)
