@@ -313,9 +313,9 @@ def test_passages_of_another_file_and_other_versions_are_listed(out: str, other:
     side = dataclasses.replace(found.candidate, packages={"torch": "9.9"})
     listed = gating.differences(found.baseline, side, 3)
     assert any(one.kind == "software" and one.text.endswith("-> 9.9") for one in listed)
-    # what each job has made in its own folder is alike; what a run with a corpus of its own searches may differ
+    # what each job has made or got in its own folder is alike; what a run with a corpus of its own searches may differ
     own = {"run_corpora": {"good": "c"}, "corpora": {"c": {"passages": ["/one/retrieval/corpus"]}}}
-    made = {**found.candidate.settings, **own, "runs": {"good": "/one/retrieval/runs/good.parquet"}}
+    made = {**found.candidate.settings, **own, "runs": {"good": "/one/given/runs/good.parquet"}}
     for old, new, kinds in (("/one/", "/two/", []), ("/one/retrieval/corpus", "chunks.jsonl", ["corpus"])):
         moved = json.loads(json.dumps(made).replace(old, new))
         sides = [dataclasses.replace(found.candidate, settings=settings) for settings in (made, moved)]

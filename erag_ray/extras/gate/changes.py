@@ -133,8 +133,8 @@ def _lists(baseline: Side, candidate: Side, depth: int) -> Iterator[Difference]:
 
 
 def _source(path: str | None) -> str:
-    """Return a file's path; of one that its job has made, that below the job's folder."""
-    return str(path).rpartition(f"/{RETRIEVAL}/")[2]
+    """Return a file's path; of one that its job has made or was given in memory, that below the job's folder."""
+    return str(path).rpartition(f"/{RETRIEVAL}/")[2].rpartition("/given/")[2]
 
 
 def _passages(side: Side) -> list[str]:
