@@ -317,6 +317,7 @@ BAD_RUNS: list[tuple[Any, str]] = [
     ({"good": pl.DataFrame({"query_id": ["q1"], "document": ["d1"]})}, "no column doc_id, rank or score"),
     ({"good": lambda question, k: ["d1"]}, "the text of document 1 is 'd1', the id of a passage. Give "),
     ({"good": {"other": ["d1"]}}, "no query in common with the questions"),
+    (pl.DataFrame({"run": ["good"]}), "runs: a DataFrame; it must be a mapping of names"),
     ({"good": 7}, r"runs\['good'\]: a int, not a list of mappings"),
     ([["d1"]], r"runs: a list; it must be a mapping of names"),
     ({3: {"q1": ["d1"]}}, r"runs: a mapping whose keys are not all strings; it must be a mapping of names"),

@@ -38,7 +38,7 @@ CELLS_MEANING: Mapping[str, str] = {
     "found": "a document alone suffices and so does the list: retrieval earns it",
     "kept": "the reader knows the answer and keeps it: such a question does not tell retrievers apart",
     "distracted": "a document alone suffices, the list does not: rerank, or give fewer documents",
-    "distracted_known": "as distracted, and the reader knows the answer without documents",
+    "distracted_known": "lost in the list, and the reader knows the answer without documents",
     "combined": "only the list suffices: eRAG's label does not see evidence spread over several documents",
     "list_only": "the reader knows the answer, and with the list too, but with no document alone: the label is too "
     "strict",

@@ -108,9 +108,9 @@ def cost_text(costs: pl.DataFrame) -> str:
 def _amounts(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the tokens, seconds and price of requests."""
     if row["num_reader_calls"]:
-        count = row["num_prompt_tokens"]
-        tokens = f"{count / 1e6:,.1f} million" if count >= 1e6 else f"{count:,}"
-        yield f"{tokens} prompt tokens"
+        # 0: the model does not count them
+        if count := row["num_prompt_tokens"]:
+            yield f"{f'{count / 1e6:,.1f} million' if count >= 1e6 else f'{count:,}'} prompt tokens"
         yield f"{duration(row['device_seconds'])} of reader time"
     if row["price"] is not None:
         num_calls, priced = row["num_reader_calls"], row["priced"]

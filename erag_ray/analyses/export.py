@@ -52,7 +52,7 @@ def _trec_files(
 
 def _export(out: Folder, name: str, write: Callable[[], bytes]) -> Iterator[str]:
     # a name may come from a config or from outside code: it must not leave the folder
-    safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:MAX_NAME]
+    safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[-MAX_NAME:]
     if safe != name or name.startswith("."):
         # and two names must not become one file
         safe = f"{xxhash.xxh3_64_hexdigest(name.encode())[:8]}-{safe}"

@@ -68,11 +68,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _has_short_answers(evidence: Evidence) -> pl.Expr:
-    # passages are not searched for long answers and verdicts: the paper leaves out FEVER and WoW (Table 1)
-    return pl.col("score").str.split(":").list.first().is_in(SHORT_ANSWERS)
-
-
 def _has_facts(evidence: Evidence) -> pl.Expr:
     facts = pl.Series(dtype=pl.String) if evidence.facts is None else evidence.facts["query_id"]
     return pl.col("query_id").is_in(facts.unique().implode())
@@ -195,7 +190,8 @@ _by_reader = functools.partial(Annotator, fills=READER)
 _by_score = functools.partial(Annotator, fills=READER | SCORE)
 _of_short_answers = functools.partial(
     Annotator,
-    applies=_has_short_answers,
+    # passages are not searched for long answers and verdicts: the paper leaves out FEVER and WoW (Table 1)
+    applies=lambda _: pl.col("score").str.split(":").list.first().is_in(SHORT_ANSWERS),
     applies_to="short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages",
     kind="binary",
 )

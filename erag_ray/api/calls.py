@@ -228,7 +228,7 @@ def _job(
     if not queries:
         records, are_numbered = question_records(questions)
         queries = [given.add_lines(records, "questions.jsonl")]
-    run_keys = _run_keys(given, runs or {}, retrievers or {}, are_numbered=are_numbered)
+    run_keys = _run_keys(given, runs, retrievers, are_numbered=are_numbered)
     inputs: dict[str, Any] = {"queries": queries, **run_keys}
     if passages is not None:
         paths = _paths(passages)
@@ -287,6 +287,7 @@ def _run_keys(given: InputFiles, runs: object, retrievers: object, *, are_number
 
 def _named_runs(runs: object, key: str) -> Iterable[tuple[str, Any]]:
     """Return names and runs of an argument; raise an `InputError` if it is not a mapping of names."""
+    runs = {} if runs is None else runs
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         is_mapping = isinstance(runs, Mapping)
         kind = "a mapping whose keys are not all strings" if is_mapping else f"a {type(runs).__name__}"

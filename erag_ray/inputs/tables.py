@@ -45,9 +45,9 @@ def check_inputs(
             ``queries``) and warnings (queries without a list, lists of other queries, ids with white space).
         depth: check only the first documents of each list.
     """
-    lists = runs.select("run_id", "query_id").unique(maintain_order=True)
+    lists = runs.group_by("run_id", "query_id", maintain_order=True).len()
     for (name,), lists_of_run in lists.group_by("run_id", maintain_order=True):
-        _check_queries(str(name), queries, lists_of_run, diagnostics)
+        _check_queries(str(name), queries, lists_of_run, diagnostics, depth)
     of_queries = runs.join(queries, on="query_id", how="semi", maintain_order="left")
     entries = of_queries.filter(pl.col("rank") <= depth)
     absent = entries.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left")
@@ -71,12 +71,12 @@ def note_empty_cells(queries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: D
         )
 
 
-def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagnostics: Diagnostics) -> None:
-    common = lists.join(queries, on="query_id", how="semi")
+def _check_queries(
+    name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagnostics: Diagnostics, depth: int
+) -> None:
+    common = lists.join(queries, on="query_id", how="semi", maintain_order="left")
     if not common.height:
-        examples = f"such as {lists['query_id'][0]!r}"
-        if queries.height:
-            examples += f" against {queries['query_id'][0]!r}"
+        examples = f"such as {lists['query_id'][0]!r} against {queries['query_id'][0]!r}"
         text = f"run {name!r} has no query in common with the questions ({examples})"
         diagnostics.error("runs without a query in common with the questions", text)
         return
@@ -86,6 +86,15 @@ def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagno
     ):
         unmatched = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
         diagnostics.warn_each(kind, unmatched)
+    if num_short := common.filter(pl.col("len") < depth).height:
+        kind = f"runs with lists of fewer than {depth} documents"
+        diagnostics.warning(kind, f"{name}: {num_short:,} of {common.height:,}")
+    unlisted = queries.filter(~pl.col("query_id").is_in(common["query_id"].implode()).any().over("dataset"))
+    # of fewer questions of a dataset it may retrieve nothing at all
+    of_datasets = unlisted.group_by("dataset", maintain_order=True).len().filter(pl.col("len") >= 10)
+    for dataset, num in of_datasets.rows():
+        text = f"run {name!r} has no list of the {num} questions of {dataset}. Join its files, or compare by dataset"
+        diagnostics.error("runs without a list of a dataset", text)
 
 
 def check_numbering(
@@ -161,7 +170,8 @@ def resolve_gold(
     Args:
         loaded: the questions.
         corpus: CORPUS, at least the passages of gold documents and pages.
-        diagnostics: receives notes on gold that cannot be compared, or is compared by page.
+        diagnostics: receives notes on gold that cannot be compared, or is compared by page. Gold documents are not used
+            if none of any question is a passage: they would say that all documents are wrong.
         corpora: names of the corpora, whose documents have the name before their id. Of several none can be meant.
     """
     provenance, is_one_corpus = loaded.provenance, len(corpora) < 2
@@ -175,12 +185,15 @@ def resolve_gold(
         are_pages = bool((present["own_page"] == present["page_id"]).fill_null(False).all())
     else:
         are_pages = documents.join(corpus, on="page_id", how="semi").height > 0
+    is_used = is_one_corpus and (are_pages or present.height > 0)
     missing = documents.join(present, on="doc_id", how="anti", maintain_order="left")["id"]
     text = "gold passages that are not in the passages"
     if are_pages and not present.height:
         text = "gold documents that are pages of the passages, whose passages are gold"
     elif not is_one_corpus:
         text = "gold passages, not used: they name documents of one corpus, and the runs search several"
+    elif not present.height:
+        text = "gold passages, not used: none is in the passages"
     diagnostics.warn_each(text, missing)
     named_pages = provenance.drop_nulls("page_id")
     pages = documents.filter(pl.lit(are_pages)).join(
@@ -188,7 +201,7 @@ def resolve_gold(
     )
     null = pl.lit(None, pl.String)
     parts = [
-        documents.filter(pl.lit(is_one_corpus)).with_columns(page_id=null),
+        documents.filter(pl.lit(is_used)).with_columns(page_id=null),
         pages.with_columns(doc_id=null, rank=pl.col("rank") + pl.len().over("query_id").cast(pl.Int32)),
         named_pages,
     ]

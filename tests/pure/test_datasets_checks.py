@@ -38,7 +38,7 @@ def corpus_of(**texts: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CORPUS_COLUMNS, orient="row")
 
 
-def checked(*tables: pl.DataFrame, depth: int = 9) -> Diagnostics:
+def checked(*tables: pl.DataFrame, depth: int = 1) -> Diagnostics:
     return diagnosed(check_inputs, *tables, depth=depth)[1]
 
 
@@ -69,23 +69,28 @@ def test_unknown_documents_are_named_within_the_depth_and_the_sample() -> None:
         "run 'bm25', query 'q2': document 'd9' is not in the passages",
         "run 'dense', query 'q1': document 'd9' is not in the passages",
     )
-    diagnostics = checked(QUERIES, runs, CORPUS)
+    diagnostics = checked(QUERIES, runs, CORPUS, depth=2)
     assert "run 'bm25', query 'q1': document 'd8' is not in the passages" in diagnostics.errors
 
 
-def test_no_query_in_common_is_a_problem_of_that_run_only() -> None:
-    runs = pl.concat([run_of("bm25", q1=["d1"], q2=["d1"]), run_of("dense", other=["d1"])])
-    diagnostics = checked(QUERIES, runs, CORPUS)
-    (error,) = diagnostics.errors
-    assert error == "run 'dense' has no query in common with the questions (such as 'other' against 'q1')"
+@pytest.mark.parametrize("num", [9, 10])
+def test_a_run_has_lists_of_the_questions_of_every_dataset(num: int) -> None:
+    fever = queries_of(**{f"f{number}": ["a"] for number in range(num)}).with_columns(dataset=pl.lit("fever"))
+    runs = [run_of("bm25", q1=["d1"], f3=["d1"]), run_of("dense", other=["d1"]), run_of("nq", q1=["d1"])]
+    of_all = "run 'dense' has no query in common with the questions (such as 'other' against 'q1')"
+    of_fever = "run 'nq' has no list of the 10 questions of fever. Join its files, or compare by dataset"
+    assert (
+        checked(pl.concat([QUERIES, fever]), pl.concat(runs), CORPUS).errors == (of_all, of_fever)[: num - 8]
+    )
 
 
-def test_queries_without_a_list_and_lists_outside_the_sample_are_counted() -> None:
-    diagnostics = checked(QUERIES, run_of("bm25", q2=["d1"], q8=["d1"], q9=["d1"]), CORPUS)
+def test_queries_without_a_list_short_lists_and_lists_outside_the_sample_are_counted() -> None:
+    diagnostics = checked(QUERIES, run_of("bm25", q2=["d1"], q8=["d1"], q9=["d1"]), CORPUS, depth=2)
     assert diagnostics.errors == ()
     assert diagnostics.warnings == (
         "run 'bm25': queries without a list: 1 (q1)",
         "run 'bm25': lists of queries outside the sample, not used: 2 (q8, q9)",
+        "runs with lists of fewer than 2 documents: 1 (bm25: 1 of 1)",
     )
 
 
@@ -106,14 +111,8 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
     corpus = corpus_of(p1_d1="nothing", p2_d2="land", p3_d3="sea", p2_d4="SEA-side", p1_d5="the sea.")
     lists = gold_lists(queries, gold, corpus)
     # q1: "sea" is in d4 ("seaside") and d5; then d1 and d2 by place. q2: named. q3: its page is not there.
-    assert lists.rows() == [
-        ("q1", 1, "d4"),
-        ("q1", 2, "d5"),
-        ("q1", 3, "d1"),
-        ("q1", 4, "d2"),
-        ("q2", 1, "d3"),
-        ("q2", 2, "d2"),
-    ]
+    rows = [f"{query_id} {rank} {doc_id}" for query_id, rank, doc_id in lists.rows()]
+    assert rows == ["q1 1 d4", "q1 2 d5", "q1 3 d1", "q1 4 d2", "q2 1 d3", "q2 2 d2"]
     assert schemas.conform(lists, schemas.GOLD).num_rows == 6
 
 
@@ -143,7 +142,7 @@ def test_a_file_that_is_missing_empty_or_damaged_is_named(tmp_path: pathlib.Path
         assert message in problem
 
 
-NONE = "gold passages that are not in the passages: 2 (d1, d2)"
+NONE = "gold passages, not used: none is in the passages: 2 (d1, d2)"
 PAGES_OF_SPLIT = "gold documents that are pages of the passages, whose passages are gold: 2 (d1, d2)"
 OF_ONE = "gold passages, not used: they name documents of one corpus, and the runs search several: 2 (d1, d2)"
 
@@ -157,7 +156,7 @@ OF_ONE = "gold passages, not used: they name documents of one corpus, and the ru
         ({"d1_d1": "", "x_d2": ""}, [], "d1 d2", "", None),
         # BEIR, split: no gold document is a passage, and one has passages
         ({"d1_c1": "", "d1_c2": "", "x_c3": ""}, [], "d1 d2", "d1 d2", PAGES_OF_SPLIT),
-        ({"x_c3": ""}, [], "d1 d2", "", NONE),
+        ({"x_c3": ""}, [], "", "", NONE),
         # documents of a named corpus have its name before their id; of several none can be meant, but pages can
         ({"x_one/d1": "", "x_one/d2": ""}, ["one"], "one/d1 one/d2", "", None),
         ({"x_one/d1": "", "x_two/d1": ""}, ["one", "two"], "", "", OF_ONE),

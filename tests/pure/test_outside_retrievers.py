@@ -108,6 +108,7 @@ def test_a_document_is_recognised_by_its_fields(document: object, expected: Docu
         (7, "a document is 7, a int"),
         (("d1",), r"a document is \('d1',\); it must be"),
         (("d1", 0.5), r"a document is \('d1', 0.5\): its second entry is not the text"),
+        (("Ann built it in 1874.", "d1"), r"a pair is \(id, text\), in this order"),
         (b"ab", "a document is b'ab'"),
         ({"id": "d1", "body": "a"}, "text is missing; it must be a string, under one of text, cont"),
         ({"id": 1.5, "text": "a"}, "id is 1.5; it must be a string or a whole number"),

@@ -119,6 +119,8 @@ def _of_sequence(value: Sequence[Any], bare: str) -> Document:
         raise ValueError(f"a document is {shown(value)}; it must be {_forms(bare)}")
     first, second, *score = value
     if isinstance(second, str) and (bare == "text" or score or finite(second) is None):
+        if len(str(first)) > len(second) and " " in str(first) and re.fullmatch(r"\S+", second):
+            raise ValueError(f"a document is {shown(value)}: a pair is (id, text), in this order")
         return _checked(checked_id(first, "id"), "id", second, None, *(score or [None]))
     if score or not (is_missing(second) or finite(second) is not None):
         text = "its second entry is neither a text nor a finite number"

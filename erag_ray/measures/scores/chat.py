@@ -21,10 +21,6 @@ class Comparison(NamedTuple):
     binary: bool
 
 
-def _equal(form: str, gold: str) -> float:
-    return float(bool(gold) and form == gold)
-
-
 def _contains(form: str, gold: str) -> float:
     """Return 1 if the tokens of a gold answer occur in the output as a contiguous sequence, else 0.
 
@@ -43,7 +39,7 @@ def _char_f1(form: str, gold: str) -> float:
 
 
 COMPARISONS = {
-    "exact_match": Comparison(_equal, binary=True),
+    "exact_match": Comparison(lambda form, gold: float(bool(gold) and form == gold), binary=True),
     "token_f1": Comparison(lambda form, gold: multiset_f1(form.split(), gold.split()), binary=False),
     "match": Comparison(_contains, binary=True),
     "char_f1": Comparison(_char_f1, binary=False),

@@ -88,12 +88,10 @@ class Searching:
         order = queries.select("query_id").with_row_index("place")
         lists = pl.concat(self.parts).join(order, on="query_id").sort("place", "rank")
         documents = lists.filter(pl.col("rank") > 0)
-        num_full = documents.group_by("query_id").len().filter(pl.col("len") == self.depth).height
-        if num_full < queries.height:
-            empty = queries.height - documents["query_id"].n_unique()
-            none = f", {empty:,} of them none" if empty else ""
-            short = f"{queries.height - num_full:,} of {queries.height:,}"
-            say(f"{self.name}: {short} questions have fewer than {self.depth} documents{none}")
+        if num_short := queries.height - documents.filter(rank=self.depth).height:
+            short = f"{num_short:,} of {queries.height:,} questions have fewer than {self.depth} documents"
+            num_empty = queries.height - documents["query_id"].n_unique()
+            say(f"{self.name}: {short}{f', {num_empty:,} of them none' if num_empty else ''}")
         return lists.select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
 
     def _ask(self, queries: pl.DataFrame, *, show: bool) -> None:
