@@ -175,8 +175,8 @@ def agreement_of_labels(
             text = _ordered(rows[:NUM_AGREEMENTS], head, contrasts, alpha)
             yield Finding(topic="trust", text=text)
             return
-    erag_first = of_best.sort(pl.col("annotator") != "erag", maintain_order=True)
-    for why in erag_first["reason"].drop_nulls().head(1):
+    most_first = of_best.sort(-pl.col("num_queries"), pl.col("annotator") != "erag", maintain_order=True)
+    for why in most_first["reason"].drop_nulls().head(1):
         text = f"no label's agreement with end-to-end is shown: {why}"
         yield Finding(topic="trust", text=text, is_warning=True)
 

@@ -203,7 +203,7 @@ def test_labels_are_sorted_by_the_run_that_they_put_first() -> None:
 
 
 def test_what_every_question_answers_alike_has_no_agreement() -> None:
-    labels = {"erag": {("A", 2): [1, 0.5, 0, 1], ("B", 2): [0, 1, 0, 0]}}
+    labels = {"erag": {("A", 2): [None] * 4}, "provenance": {("A", 2): [1, 0, 0, 1], ("B", 2): [0, 1, 0, 0]}}
     (text,) = said(of_one(tables_of({("A", 2): [1, 1, 1, 1], ("B", 2): [1, 1, 1, 1]}, labels)), "trust")
     assert text == "no label's agreement with end-to-end is shown: constant: every utility is 1.0"
 

@@ -19,7 +19,7 @@ from erag_ray.store.huggingface import dataset_rows, is_dataset
 _OTHER_NAMES = {*TEXT_KEYS, "query", "answer", "golden_answers", "passage"}
 _TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
 TABLE = re.compile(r"\.(tsv|csv)(\.gz)?$", re.IGNORECASE)
-AS_PARQUET = "Write it as Parquet: polars.read_csv(FILE, infer_schema=False).write_parquet('FILE.parquet')"
+AS_PARQUET = "Write it as Parquet, such as by polars.read_csv(FILE).write_parquet('FILE.parquet')"
 """What to do with a table of text in a form that is not read."""
 
 
