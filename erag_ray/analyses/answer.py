@@ -138,17 +138,15 @@ def needed_questions(standing: Standing) -> Iterator[Finding]:
     is_equal = len(standing.leaders) > 1 and standing.pairs and not why_none_leads(standing)
     if not standing.sign or standing.is_useless or not (rivals or is_equal):
         return
-    parts, nums = [], [rival.num_queries for rival in rivals]
-    if is_equal:
-        parts.append(f"{listed_and(standing.leaders)} are equal here")
-        nums.append(standing.best["num_queries"])
+    parts = [f"{listed_and(standing.leaders)} are equal here"] if is_equal else []
+    most = max([rival.num_queries for rival in rivals] or [standing.best["num_queries"]])
     texts = [needed_text(rival.num_needed or 0, rival.num_queries) for rival in rivals]
     named = [f"{text} against {rival.run}" for text, rival in zip(texts, rivals, strict=True)]
     if rivals:
         is_only = len(rivals) == 1 and not is_equal
         differences = f"needed for these differences: {_listed(named)}"
         parts.append(f"{texts[0]} would be needed for this difference" if is_only else differences)
-    text = "; ".join([f"not settled with {counted(max(nums), 'question')}", *parts])
+    text = "; ".join([f"not settled with {counted(most, 'question')}", *parts])
     yield Finding(topic="certainty", text=text)
 
 

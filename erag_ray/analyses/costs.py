@@ -106,9 +106,8 @@ def cost_text(costs: pl.DataFrame) -> str:
 
 
 def _amounts(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the tokens, seconds and price of requests."""
+    """Yield the tokens, if the model counts them, seconds and price of requests."""
     if row["num_reader_calls"]:
-        # 0: the model does not count them
         if count := row["num_prompt_tokens"]:
             yield f"{f'{count / 1e6:,.1f} million' if count >= 1e6 else f'{count:,}'} prompt tokens"
         yield f"{duration(row['device_seconds'])} of reader time"

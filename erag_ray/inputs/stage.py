@@ -35,6 +35,7 @@ from erag_ray.inputs.settings import (
     scores_of,
 )
 from erag_ray.inputs.tables import (
+    check_datasets,
     check_inputs,
     check_numbering,
     gold_lists,
@@ -231,6 +232,7 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
     lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries, brought])
     check_numbering(loaded.queries, lists, given, diagnostics)
     loaded = sample_loaded(loaded, config.num_queries, config.seed, diagnostics)
+    check_datasets(loaded.queries, lists, given, diagnostics)
     return loaded, lists, used_outputs(given, config.outputs, loaded.queries, lists, diagnostics)
 
 

@@ -45,9 +45,23 @@ def check_inputs(
             ``queries``) and warnings (queries without a list, lists of other queries, ids with white space).
         depth: check only the first documents of each list.
     """
-    lists = runs.group_by("run_id", "query_id", maintain_order=True).len()
-    for (name,), lists_of_run in lists.group_by("run_id", maintain_order=True):
-        _check_queries(str(name), queries, lists_of_run, diagnostics, depth)
+    counts = runs.group_by("run_id", "query_id", maintain_order=True).len()
+    for (name,), lists in counts.group_by("run_id", maintain_order=True):
+        common = lists.join(queries, on="query_id", how="semi")
+        if not common.height:
+            examples = f"such as {lists['query_id'][0]!r} against {queries['query_id'][0]!r}"
+            text = f"run {name!r} has no query in common with the questions ({examples})"
+            diagnostics.error("runs without a query in common with the questions", text)
+            continue
+        for kind, left, right in (
+            (f"run {name!r}: queries without a list", queries, lists),
+            (f"run {name!r}: lists of queries outside the sample, not used", lists, queries),
+        ):
+            unmatched = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
+            diagnostics.warn_each(kind, unmatched)
+        if num_short := common.filter(pl.col("len") < depth).height:
+            kind = f"runs with lists of fewer than {depth} documents"
+            diagnostics.warning(kind, f"{name}: {num_short:,} of {common.height:,}")
     of_queries = runs.join(queries, on="query_id", how="semi", maintain_order="left")
     entries = of_queries.filter(pl.col("rank") <= depth)
     absent = entries.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left")
@@ -71,30 +85,18 @@ def note_empty_cells(queries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: D
         )
 
 
-def _check_queries(
-    name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagnostics: Diagnostics, depth: int
+def check_datasets(
+    queries: pl.DataFrame, entries: pl.DataFrame, given: pl.DataFrame, diagnostics: Diagnostics
 ) -> None:
-    common = lists.join(queries, on="query_id", how="semi", maintain_order="left")
-    if not common.height:
-        examples = f"such as {lists['query_id'][0]!r} against {queries['query_id'][0]!r}"
-        text = f"run {name!r} has no query in common with the questions ({examples})"
-        diagnostics.error("runs without a query in common with the questions", text)
-        return
-    for kind, left, right in (
-        (f"run {name!r}: queries without a list", queries, lists),
-        (f"run {name!r}: lists of queries outside the sample, not used", lists, queries),
-    ):
-        unmatched = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
-        diagnostics.warn_each(kind, unmatched)
-    if num_short := common.filter(pl.col("len") < depth).height:
-        kind = f"runs with lists of fewer than {depth} documents"
-        diagnostics.warning(kind, f"{name}: {num_short:,} of {common.height:,}")
-    unlisted = queries.filter(~pl.col("query_id").is_in(common["query_id"].implode()).any().over("dataset"))
-    # of fewer questions of a dataset it may retrieve nothing at all
-    of_datasets = unlisted.group_by("dataset", maintain_order=True).len().filter(pl.col("len") >= 10)
-    for dataset, num in of_datasets.rows():
-        text = f"run {name!r} has no list of the {num} questions of {dataset}. Join its files, or compare by dataset"
-        diagnostics.error("runs without a list of a dataset", text)
+    """Record an error for each run with lists of other datasets only; of fewer than 10 questions it may have none."""
+    datasets = queries.group_by("dataset", maintain_order=True).len().filter(pl.col("len") >= 10)
+    pairs = pl.concat(rows.select("run_id", "query_id") for rows in (entries, given))
+    present = pairs.join(queries.select("query_id", "dataset"), on="query_id", maintain_order="left")
+    runs = present.join(entries, on="run_id", how="semi").select("run_id").unique(maintain_order=True)
+    expected = runs.join(datasets, how="cross")
+    absent = expected.join(present, on=["run_id", "dataset"], how="anti", maintain_order="left")
+    text = "run {run_id!r} has no list of the {len} questions of {dataset}. Join its files, or compare by dataset"
+    diagnostics.error_rows("runs without a list of a dataset", absent, text)
 
 
 def check_numbering(
@@ -165,13 +167,13 @@ def resolve_gold(
     """Return the questions with their gold documents by the ids of ``corpus``, also as pages if they are pages there.
 
     Gold documents are pages if each that is a passage is its own page (BEIR), or if none is a passage and passages
-    belong to them (BEIR's documents, split). Pages that a question names itself are never changed.
+    belong to them (BEIR's documents, split). If they are neither, none is used: all documents would seem wrong. Pages
+    that a question names itself are never changed.
 
     Args:
         loaded: the questions.
         corpus: CORPUS, at least the passages of gold documents and pages.
-        diagnostics: receives notes on gold that cannot be compared, or is compared by page. Gold documents are not used
-            if none of any question is a passage: they would say that all documents are wrong.
+        diagnostics: receives notes on gold that cannot be compared, or is compared by page.
         corpora: names of the corpora, whose documents have the name before their id. Of several none can be meant.
     """
     provenance, is_one_corpus = loaded.provenance, len(corpora) < 2
@@ -181,10 +183,9 @@ def resolve_gold(
         documents = documents.with_columns(doc_id=pl.lit(f"{corpora[0]}/") + pl.col("doc_id"))
     passages = corpus.select("doc_id", own_page="page_id")
     present = documents.join(passages if is_one_corpus else passages.clear(), on="doc_id")
-    if present.height:
-        are_pages = bool((present["own_page"] == present["page_id"]).fill_null(False).all())
-    else:
-        are_pages = documents.join(corpus, on="page_id", how="semi").height > 0
+    of_split = documents.join(corpus, on="page_id", how="semi")
+    is_own_page = (present["own_page"] == present["page_id"]).fill_null(False)
+    are_pages = is_own_page.all() if present.height else of_split.height > 0
     is_used = is_one_corpus and (are_pages or present.height > 0)
     missing = documents.join(present, on="doc_id", how="anti", maintain_order="left")["id"]
     text = "gold passages that are not in the passages"
@@ -196,9 +197,8 @@ def resolve_gold(
         text = "gold passages, not used: none is in the passages"
     diagnostics.warn_each(text, missing)
     named_pages = provenance.drop_nulls("page_id")
-    pages = documents.filter(pl.lit(are_pages)).join(
-        named_pages, on="query_id", how="anti", maintain_order="left"
-    )
+    unnamed = documents.join(named_pages, on="query_id", how="anti", maintain_order="left")
+    pages = unnamed if are_pages else unnamed.clear()
     null = pl.lit(None, pl.String)
     parts = [
         documents.filter(pl.lit(is_used)).with_columns(page_id=null),

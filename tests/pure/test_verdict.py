@@ -116,8 +116,7 @@ ANSWERS: list[tuple[Mapping[str, Sequence[float | None]], str, str | None]] = [
     ({"english": ENGLISH, "korean": KOREAN}, r", \.080 above english \[-\.039, \.192\], p \.125$",
      "not settled with 50 questions; about .*"),
     ({"A": [1, 0, 1, 0], "B": [0, 1, 1, 0]}, "", "not settled with 4 questions; A and B are equal here"),
-    ({"A": [1, 0, 1, 0], "B": [0, 1, 1, 0], "C": [0, 0, 1, 0]}, "",
-     r"not settled with 4 questions; A and B are equal here; needed for these differences: about \d+ against C"),
+    ({"A": [1, 0, 1, 0], "B": [0, 1, 1, 0], "C": [0, 0, 1, 0]}, "", r".* B are equal here; .*: about \d+ against C"),
     (
         {**LEADING, "C": [0] * 35 + [1, 0, 0, 0, 0], "D": [0] * 40},
         r"^A or B: A leads with exact_match \.800 \[.*, p \.141 \(Holm, 4 runs\); worse: C by \.775, D by \.800$",
