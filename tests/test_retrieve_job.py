@@ -433,7 +433,7 @@ def test_gold_that_is_not_among_the_passages_is_said_and_not_counted(
     tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
     config = config_of(tiny, retrievers=BOTH, depth=5)
     find_retrieval_measures(config, retrieve(config))
-    assert "gold passages, not used: none is in the passages: 1 (D1)" in caplog.text
+    assert "gold passages that are not in the passages: 1 (D1)" in caplog.text
     assert "gold_passage" not in TableStore(config.out).read(RETRIEVAL_MEASURES)["measure"]
 
 

@@ -30,6 +30,8 @@ ODD_OUTPUTS = {
     **MARKUP,
 }
 """Which outputs the scores seldom accept, whatever they say -> pattern of them."""
+MANY = 10
+"""So many questions without a list, or gold documents without a passage, are no chance but a mistake."""
 
 
 def check_inputs(
@@ -88,8 +90,8 @@ def note_empty_cells(queries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: D
 def check_datasets(
     queries: pl.DataFrame, entries: pl.DataFrame, given: pl.DataFrame, diagnostics: Diagnostics
 ) -> None:
-    """Record an error for each run with lists of other datasets only; of fewer than 10 questions it may have none."""
-    datasets = queries.group_by("dataset", maintain_order=True).len().filter(pl.col("len") >= 10)
+    """Record an error for each run with lists of other datasets than one of at least `MANY` questions."""
+    datasets = queries.group_by("dataset", maintain_order=True).len().filter(pl.col("len") >= MANY)
     pairs = pl.concat(rows.select("run_id", "query_id") for rows in (entries, given))
     present = pairs.join(queries.select("query_id", "dataset"), on="query_id", maintain_order="left")
     runs = present.join(entries, on="run_id", how="semi").select("run_id").unique(maintain_order=True)
@@ -167,7 +169,7 @@ def resolve_gold(
     """Return the questions with their gold documents by the ids of ``corpus``, also as pages if they are pages there.
 
     Gold documents are pages if each that is a passage is its own page (BEIR), or if none is a passage and passages
-    belong to them (BEIR's documents, split). If they are neither, none is used: all documents would seem wrong. Pages
+    belong to them (BEIR's documents, split). If many are neither, none is used: all documents would seem wrong. Pages
     that a question names itself are never changed.
 
     Args:
@@ -186,19 +188,18 @@ def resolve_gold(
     of_split = documents.join(corpus, on="page_id", how="semi")
     is_own_page = (present["own_page"] == present["page_id"]).fill_null(False)
     are_pages = is_own_page.all() if present.height else of_split.height > 0
-    is_used = is_one_corpus and (are_pages or present.height > 0)
+    is_used = is_one_corpus and (are_pages or present.height > 0 or documents.height < MANY)
     missing = documents.join(present, on="doc_id", how="anti", maintain_order="left")["id"]
     text = "gold passages that are not in the passages"
     if are_pages and not present.height:
         text = "gold documents that are pages of the passages, whose passages are gold"
     elif not is_one_corpus:
         text = "gold passages, not used: they name documents of one corpus, and the runs search several"
-    elif not present.height:
+    elif not is_used:
         text = "gold passages, not used: none is in the passages"
     diagnostics.warn_each(text, missing)
     named_pages = provenance.drop_nulls("page_id")
-    unnamed = documents.join(named_pages, on="query_id", how="anti", maintain_order="left")
-    pages = unnamed if are_pages else unnamed.clear()
+    pages = documents.join(named_pages, on="query_id", how="anti", maintain_order="left").filter(are_pages)
     null = pl.lit(None, pl.String)
     parts = [
         documents.filter(pl.lit(is_used)).with_columns(page_id=null),

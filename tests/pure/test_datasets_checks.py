@@ -1,5 +1,6 @@
 """QUERIES, RUNS, CORPUS and gold_answers together; and the whole walk on real data where there is some."""
 
+import dataclasses
 import functools
 import gzip
 import pathlib
@@ -16,7 +17,14 @@ from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
 from erag_ray.data.runs.entries import RUN_COLUMNS
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.predictions import resolve_pages
-from erag_ray.inputs.tables import check_datasets, check_inputs, gold_lists, note_empty_cells, resolve_gold
+from erag_ray.inputs.tables import (
+    MANY,
+    check_datasets,
+    check_inputs,
+    gold_lists,
+    note_empty_cells,
+    resolve_gold,
+)
 from erag_ray.store import schemas
 
 
@@ -143,7 +151,7 @@ def test_a_file_that_is_missing_empty_or_damaged_is_named(tmp_path: pathlib.Path
         assert message in problem
 
 
-NONE = "gold passages, not used: none is in the passages: 2 (d1, d2)"
+FEW = "gold passages that are not in the passages: 2 (d1, d2)"
 PAGES_OF_SPLIT = "gold documents that are pages of the passages, whose passages are gold: 2 (d1, d2)"
 OF_ONE = "gold passages, not used: they name documents of one corpus, and the runs search several: 2 (d1, d2)"
 
@@ -157,7 +165,7 @@ OF_ONE = "gold passages, not used: they name documents of one corpus, and the ru
         ({"d1_d1": "", "x_d2": ""}, [], "d1 d2", "", None),
         # BEIR, split: no gold document is a passage, and one has passages
         ({"d1_c1": "", "d1_c2": "", "x_c3": ""}, [], "d1 d2", "d1 d2", PAGES_OF_SPLIT),
-        ({"x_c3": ""}, [], "", "", NONE),
+        ({"x_c3": ""}, [], "d1 d2", "", FEW),
         # documents of a named corpus have its name before their id; of several none can be meant, but pages can
         ({"x_one/d1": "", "x_one/d2": ""}, ["one"], "one/d1 one/d2", "", None),
         ({"x_one/d1": "", "x_two/d1": ""}, ["one", "two"], "", "", OF_ONE),
@@ -183,6 +191,11 @@ def test_gold_documents_are_passages_or_pages(
     assert resolved.page_sets["page_id"].to_list() == pages.split()
     assert resolved.page_sets["output"].n_unique() == len(pages.split())
     assert diagnostics.warnings == ((note,) if note else ())
+    # of many none is one by chance
+    gold = gold_of(documents=[("q1", f"e{number}") for number in range(MANY)])
+    many = dataclasses.replace(loaded, provenance=gold)
+    assert resolve_gold(many, corpus_of(x_c3=""), diagnostics).provenance.is_empty()
+    assert diagnostics.warnings[-1].startswith("gold passages, not used: none is in the passages: 10 (e0, e1")
 
 
 def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
