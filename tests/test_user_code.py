@@ -572,11 +572,14 @@ def retrieving(tiny: Tiny, *kinds: str) -> Tiny:
 def test_a_retriever_is_named_as_a_class_or_as_an_instance(
     tiny: Tiny, module: Callable[..., pathlib.Path], kind: str
 ) -> None:
-    module("my_retrievers", RETRIEVERS)
     made = retrieving(tiny, kind).config
-    make_runs(made)
-    run = pl.read_parquet(made.with_retrieved().runs[kind.lower()])
-    assert run.filter(query_id="q4").sort("rank")["doc_id"].to_list() == ["d1", "d10", "d11"]
+    changed = RETRIEVERS.replace("sort()", "sort(descending=True)")
+    # code that has changed is run again, under the same settings too
+    for code, expected in ((RETRIEVERS, ["d1", "d10", "d11"]), (changed, ["d9", "d8", "d7"])):
+        module("my_retrievers", code)
+        make_runs(made)
+        run = pl.read_parquet(made.with_retrieved().runs[kind.lower()])
+        assert run.filter(query_id="q4").sort("rank")["doc_id"].to_list() == expected
 
 
 @pytest.mark.parametrize(

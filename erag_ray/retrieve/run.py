@@ -18,7 +18,7 @@ from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
 from erag_ray.data.runs.entries import as_entries
 from erag_ray.data.runs.orders import rising_fault
 from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
-from erag_ray.store.fingerprints import fingerprint, provenance_of_code
+from erag_ray.store.fingerprints import code_stamp, fingerprint, provenance_of_code
 from erag_ray.store.folder import Folder, as_frame
 from erag_ray.store.schemas import RUNS, conform
 from erag_ray.store.sharded_tasks import Do
@@ -235,8 +235,8 @@ class InMemory(Retriever):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        settings: Mapping[str, object] = self.code.settings
-        return settings
+        """The settings of the code, and a stamp of its module."""
+        return {**self.code.settings, "module": code_stamp(self.config.kind)}
 
     def needs_passages(self, run: Run) -> bool:
         return True
