@@ -34,8 +34,7 @@ def touch(path: str | pathlib.Path) -> None:
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000_000))
 
 
-Change = Callable[[Tiny], object]
-CHANGES: dict[str, Change] = {
+CHANGES: dict[str, Callable[[Tiny], object]] = {
     "questions": lambda tiny: touch(tiny.queries),
     "passages": lambda tiny: touch(tiny.passages),
     "run": lambda tiny: touch(tiny.run("good")),
@@ -77,8 +76,7 @@ def test_a_finished_job_prints_its_verdict_again_until_something_changes(
 def test_a_job_with_an_error_among_its_responses_is_started_again(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error = Response(failure=Failure("input", "too long"))
-    monkeypatch.setattr(EchoModel, "answer", lambda model, request: error)
+    monkeypatch.setattr(EchoModel, "answer", lambda *_: Response(failure=Failure("input", "too long")))
     config = dataclasses.replace(tiny.config, num_readers=0, max_error_fraction=1.0)
     printed(config)
     assert not is_finished(config)

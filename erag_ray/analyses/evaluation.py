@@ -44,6 +44,7 @@ def evaluate(config: JobConfig, inputs: Inputs) -> list[str]:
     check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
     check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = Evaluation(config, inputs, tables)
+    _check_readers(evaluation)
     same, failures = list[str](), dict[TableSchema, str]()
     for analysis in every_analysis():
         if analysis.schema is None:
@@ -72,6 +73,16 @@ def evaluate(config: JobConfig, inputs: Inputs) -> list[str]:
     lines = [f"the table {schema.name} was not made: {why}" for schema, why in failures.items()]
     warn(*lines)
     return lines
+
+
+def _check_readers(evaluation: Evaluation) -> None:
+    """Raise an `InputError` if LABELS and UTILITY are of two readers: a model can change under the same settings."""
+    of_labels = evaluation.labels.filter(pl.col("reader") != "").select("query_id", other="reader").unique()
+    readers = evaluation.utility.select("query_id", "reader").unique().join(of_labels, on="query_id")
+    if changed := readers.filter(pl.col("reader") != pl.col("other")).rows():
+        _, name, other = changed[0]
+        text = f"labels are of the reader {other}, utility of {name}; run erag-ray annotate and end_to_end"
+        raise InputError([f"{evaluation.config.out}: {text} again (cached responses are used again)"])
 
 
 def _stage(analysis: Analysis, evaluation: Evaluation, at: StageProgress) -> Stage:

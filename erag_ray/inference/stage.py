@@ -208,7 +208,10 @@ def _seal_responses(
             )
             tables.write(outputs, OUTPUTS)
             tables.write(common, COMMON_OUTPUTS)
-    _seal(config, tables, plan, responses, collected, [*_noted(done.values()), *map(str, rechecks)])
+    counts = sum((Counter(model_counts.notes) for model_counts in done.values()), Counter[str]())
+    notes = ", ".join(f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items()))
+    noted = [f"Of the new outputs: {notes}."] if notes else []
+    _seal(config, tables, plan, responses, collected, [*noted, *map(str, rechecks)])
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
@@ -350,16 +353,6 @@ def _costs(
     return cost_frame(rows)
 
 
-def _noted(done: Iterable[Done]) -> Iterator[str]:
-    """Yield a sentence with the counts of notes on new outputs, if there are any."""
-    counts = Counter[str]()
-    for model_counts in done:
-        counts.update(model_counts.notes)
-    parts = [f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items())]
-    if parts:
-        yield f"Of the new outputs: {', '.join(parts)}."
-
-
 def _seal(
     config: JobConfig,
     tables: TableStore,
@@ -385,7 +378,12 @@ def _seal(
         for model, of_model in devices.items()
         if len(of_model) > 1
     ]
-    sentences = [summary, *remarks, *of_models, *mixed, *_judged(plan, responses)]
+    sentences = [summary, *remarks, *of_models, *mixed]
+    if any(use.kind is ANSWER_JUDGE for use in plan.uses.values()):
+        judged = Counter(judgement(text) for text in responses["output"].drop_nulls())
+        verdicts = ", ".join(f"{name} {judged[name]:,}" for name in JUDGEMENTS)
+        unclear = f"no judgement in {judged[None]:,}, whose scores are null"
+        sentences.append(f"Distinct outputs by the judge: {verdicts}; {unclear}.")
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
@@ -405,10 +403,3 @@ def _seal(
         },
     }
     tables.write_manifest(content)
-
-
-def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
-    if any(use.kind is ANSWER_JUDGE for use in plan.uses.values()):
-        counts = Counter(judgement(text) for text in responses["output"].drop_nulls())
-        verdicts = ", ".join(f"{name} {counts[name]:,}" for name in JUDGEMENTS)
-        yield f"Distinct outputs by the judge: {verdicts}; no judgement in {counts[None]:,}, whose scores are null."

@@ -39,20 +39,15 @@ def _made_from(config: JobConfig) -> str | None:
         return None
     local = [model.model for model in models if model.model and model.kind != "served"]
     out = config.out.rstrip("/")
-    names = (name for name in Folder(out).entries() if not name.startswith("_"))
-    results = [name for name in names if name not in (FINISHED, MARKER)]
+    entries = Folder(out).entries()
+    results = [name for name in entries if name not in (FINISHED, MARKER) and not name.startswith("_")]
+    code = [*config.annotators, *(config.measures or ()), *config.statistics, config.score or ""]
     return Stage(
         name="comparison",
         tables=[],
         settings={key: value for key, value in dataclasses.asdict(config).items() if key not in OF_CONSOLE},
         inputs={**input_files(config), **{path: file_stamp(path) for path in local}},
         sources={name: file_stamp(f"{out}/{name}") for name in results},
-        names=[
-            config.query_format,
-            *config.annotators,
-            *(config.measures or ()),
-            *config.statistics,
-            *filter(None, [config.score]),
-        ],
+        names=[config.query_format, *code],
         make=lambda append: {},
     ).fingerprint

@@ -65,9 +65,9 @@ from erag_ray.support.progress import stage_progress
 
 DRY_RUN = "rehearsal"
 """The folder of a dry run inside ``out``."""
-EVIDENCE_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
-"""The input tables that labels depend on."""
-INPUT_TABLES = (*EVIDENCE_TABLES, RETRIEVAL_SECONDS, GIVEN)
+EVIDENCE_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD, GIVEN)
+"""The input tables that labels and end-to-end scores depend on."""
+INPUT_TABLES = (*EVIDENCE_TABLES, RETRIEVAL_SECONDS)
 RECORD_KEYS = ("query_format", "question_fields", "dataset", "filters")
 """What is read from the records of questions depends on these."""
 INPUT_KEYS = (

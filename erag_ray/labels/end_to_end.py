@@ -16,9 +16,10 @@ from erag_ray.inputs.dependencies import end_to_end_settings
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import scores_of
+from erag_ray.inputs.stage import EVIDENCE_TABLES
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.store.fingerprints import frame_digests
-from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, REPEATS, RESPONSES, UTILITY
+from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, REPEATS, RESPONSES, UTILITY
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure
 from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
@@ -42,7 +43,7 @@ def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> N
             name="end-to-end scores",
             tables=[UTILITY, LIST_OUTPUTS, REPEATS, LIST_TOKENS],
             settings=end_to_end_settings(config, inputs.datasets),
-            sources=digests(store, [QUERIES]) | finished.digests(config.out),
+            sources=digests(store, EVIDENCE_TABLES) | finished.digests(config.out),
             inputs=frame_digests(
                 {"lists": lists, "requests": finished.requests, "outputs": outputs, **judged, **given}
             ),
