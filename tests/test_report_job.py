@@ -21,6 +21,7 @@ from tiny import Tiny, table, write_tiny
 
 from erag_ray.analyses import every
 from erag_ray.analyses.contract import Analysis
+from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.means import MEANS
@@ -109,8 +110,7 @@ def test_notes_of_the_config_and_of_the_export_are_sealed(out: pathlib.Path) -> 
     assert (results.confidence, results.reader["kind"]) == (0.95, "echo")
     assert [stage["stage"] for stage in results.stages] == ["compare"]
     notes = (out / "report.md").read_text().partition("## Notes")[2]
-    assert CUTOFF_NOTE in notes
-    assert EXPORT_NOTE in notes
+    assert all(note in notes for note in (CUTOFF_NOTE, EXPORT_NOTE))
 
 
 def test_outputs_of_an_earlier_reader_are_not_mixed_with_those_of_the_later_one(compared: Tiny) -> None:
@@ -122,7 +122,7 @@ def test_outputs_of_an_earlier_reader_are_not_mixed_with_those_of_the_later_one(
     assert results[OUTPUTS].filter(kind=SINGLE_DOCUMENT)["num_at_limit"].to_list() == [18]
     assert [stage["stage"] for stage in results.stages] == ["annotate", "end_to_end"]
     assert "not part of this report, and left as they are: compare" in results.notes
-    assert "compare" in results[COSTS]["stage"]
+    assert "new in the last run, 37 in 1 run before" in cost_text(results[COSTS])
 
 
 def test_means_of_earlier_outputs_are_refused(compared: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

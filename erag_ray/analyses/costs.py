@@ -51,8 +51,8 @@ def cost_table(costs: pl.DataFrame) -> Table:
     """Return COSTS of the stages of a job: of the last run, and of all runs of those that had several."""
     hits, price = pl.col("num_cached_prompt_tokens"), pl.col("price")
     no_price = pl.when(price.is_null()).then(pl.lit("no price is given"))
-    repeated = costs.filter(pl.len().over("stage", "model") > 1).with_columns(pl.col("stage") + ", all runs")
-    rows = sum_costs(pl.concat([costs.filter(IS_LAST), repeated]), "stage", "model")
+    earlier = costs.filter(~IS_LAST.all().over("stage", "model")).with_columns(pl.col("stage") + ", all runs")
+    rows = sum_costs(pl.concat([costs.filter(IS_LAST), earlier]), "stage", "model")
     cached = pl.when(hits > 0).then(hits / pl.col("num_prompt_tokens"))
     return listing(
         rows_of(rows.with_columns(cached=cached, reason=no_price)),
@@ -74,7 +74,7 @@ def cost_table(costs: pl.DataFrame) -> Table:
         name="costs",
         title="Costs",
         caption="Costs of the last run of each stage; cached responses cost nothing again."
-        + " All runs: with those before, killed ones included." * bool(repeated.height),
+        + " All runs: with those before, killed ones included." * bool(earlier.height),
         is_main=True,
     )
 

@@ -79,8 +79,7 @@ def _check_readers(evaluation: Evaluation) -> None:
     """Raise an `InputError` if LABELS and UTILITY are of two readers: a model can change under the same settings."""
     of_labels = evaluation.labels.filter(pl.col("reader") != "").select("query_id", other="reader").unique()
     readers = evaluation.utility.select("query_id", "reader").unique().join(of_labels, on="query_id")
-    if changed := readers.filter(pl.col("reader") != pl.col("other")).rows():
-        _, name, other = changed[0]
+    for _, name, other in readers.filter(pl.col("reader") != pl.col("other")).iter_rows():
         text = f"labels are of the reader {other}, utility of {name}; run erag-ray annotate and end_to_end"
         raise InputError([f"{evaluation.config.out}: {text} again (cached responses are used again)"])
 

@@ -14,7 +14,7 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.extensions import installed
 from erag_ray.inference.output_tables import SINGLE_DOCUMENT
 from erag_ray.store.folder import as_frame
-from erag_ray.store.schemas import LABELS, OF_OUTPUTS, OF_STAGES, QUERIES, UTILITY, TableSchema
+from erag_ray.store.schemas import COSTS, LABELS, OF_OUTPUTS, OF_STAGES, QUERIES, UTILITY, TableSchema
 from erag_ray.store.stages.stage import EXPORT, JOB_STAGES, judge_stage, stale
 from erag_ray.store.tables import MANIFEST, TableStore, read_manifest
 from erag_ray.support.errors import InputError
@@ -86,9 +86,12 @@ class _Loading:
         parts = [empty]
         for store in sealed:
             part = self._attempt(store.folder.at(schema.name), functools.partial(store.read, schema))
+            of_one, of_several = map(pl.lit, self._uses(store.folder.root.rpartition("/")[2]))
             if part is not None and schema in OF_OUTPUTS:
-                of_one, of_several = map(pl.lit, self._uses(store.folder.root.rpartition("/")[2]))
                 part = part.filter(pl.when(kind=SINGLE_DOCUMENT).then(of_one).otherwise(of_several))
+            elif part is not None and schema == COSTS:
+                # those of earlier steps were not in the last run
+                part = part.with_columns(pl.col("num_requests") * (of_one | of_several))
             parts += [] if part is None else [part]
         return pl.concat(parts)
 
