@@ -29,7 +29,7 @@ from erag_ray.extras.gate.changes import Difference
 from erag_ray.extras.gate.comment import report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.stage import gate
-from erag_ray.store.schemas import CORPUS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.store.schemas import CORPUS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
@@ -438,13 +438,14 @@ def test_a_job_that_is_not_finished_is_refused(out: str, other: TableStore, sche
     assert "Run erag-ray compare" in text
 
 
-def test_tables_of_earlier_questions_or_lists_are_refused(out: str, other: TableStore) -> None:
-    other.write(other.read(RUNS).head(5), RUNS, config=other.manifest(RUNS)["config"])
-    text = refusal(baseline=out, candidate=other.folder.root)
-    assert f"candidate: {other.folder.root}: means were computed from an earlier version of per_query" in text
-    other.write(other.read(QUERIES).reverse(), QUERIES, config=other.manifest(QUERIES)["config"])
-    text = refusal(baseline=other.folder.root, candidate=out)
-    assert "utility were computed from an earlier version of queries. Run erag-ray compare again" in text
+def test_tables_of_earlier_labels_lists_or_questions_are_refused(out: str, other: TableStore) -> None:
+    for schema, message in (
+        (LABELS, "means were computed from an earlier version of per_query"),
+        (RUNS, "utility were computed from an earlier version of runs. Run erag-ray compare again"),
+        (QUERIES, "utility were computed from an earlier version of queries, runs"),
+    ):
+        other.write(other.read(schema).reverse(), schema, config=other.manifest(schema)["config"])
+        assert f"{other.folder.root}: {message}" in refusal(baseline=out, candidate=other.folder.root)
 
 
 def test_a_damaged_table_is_refused(out: str, other: TableStore) -> None:

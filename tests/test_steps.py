@@ -142,8 +142,7 @@ def test_the_sample_is_the_same_for_any_order_of_the_file_and_any_runs(tiny: Tin
     inputs = prepare(other)
     assert inputs.queries["query_id"].to_list() == first
     assert len(first) == 3
-    for frame in (inputs.runs, inputs.gold, inputs.provenance):
-        assert set(frame["query_id"]) <= set(first)
+    assert {*inputs.runs["query_id"], *inputs.gold["query_id"], *inputs.provenance["query_id"]} <= set(first)
 
 
 def test_a_dataset_without_a_question_in_the_sample_is_named(tmp_path: pathlib.Path) -> None:
