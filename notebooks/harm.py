@@ -35,6 +35,7 @@ from typing import NamedTuple
 import polars as pl
 import scipy.stats
 
+from erag_ray.analyses.contract import Results
 from erag_ray.analyses.useful_documents import harm_notes
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
@@ -377,7 +378,7 @@ def main(
         config = job_of(cases[:num_questions], dataset, reader, out / dataset)
         rows = [f"| {' | '.join(row)} |" for row in rows_of(labelled(config))]
         sealed = TableStore(config.out).manifest(LABELS)["config"]
-        notes = [f"- {note.text}" for note in harm_notes(sealed["closed_book"])]
+        notes = [f"- {note.text}" for note in harm_notes(Results(tables={}, configs={LABELS.name: sealed}))]
         lines += [f"## {dataset}", "", f"| {head} |", "|---" * 4 + "|", *rows, "", *notes, ""]
         (out / "harm.md").write_text("\n".join(lines))
     print("\n".join(lines))
