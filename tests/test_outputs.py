@@ -98,8 +98,9 @@ def test_a_verdict_in_another_spelling_is_counted_where_spelling_matters() -> No
         verdicts=tuple(verdicts),
     )
     assert counts_of(outputs)["num_misspelt"] == 3
-    plain, _ = described(["paris", "Paris."], ["Paris", "Paris"])
-    assert counts_of(plain)["num_misspelt"] == 0  # exact_match normalises
+    for score in ("exact_match", "abstained", "rouge_l_google"):
+        plain, _ = described(["paris", "Paris."], ["Paris", "Paris"], score=score)
+        assert counts_of(plain)["num_misspelt"] == 0
 
 
 def test_outputs_with_markup_are_counted() -> None:

@@ -165,9 +165,9 @@ def _is_copied(row: Mapping[str, Any], expected: Expected) -> bool:
 
 
 def _is_misspelt(row: Mapping[str, Any], expected: Expected) -> bool:
-    """Return whether an output differs from an answer only in case, punctuation or articles, and its score minds."""
+    """Return whether an output differs from an answer only in case, punctuation or articles, and so scores 0."""
     answers = [*row["answers"], *expected.verdicts.get(row["dataset"], ())]
-    if score_named(row["score"]).normalises or row["output"].strip() in answers:
+    if row["score"] != "accuracy" or row["output"].strip() in answers:
         return False
     output = normalize_answer(row["output"])
     return bool(output) and output in map(normalize_answer, answers)
