@@ -79,9 +79,8 @@ def cells(
     keys = [*OF_LIST, "depth"]
     # of depth 0 are outputs of systems whose lists are not known
     scores = [one for one in utility["score"].unique() if label_sign("erag", one) > 0]
-    of_scores = utility.filter(pl.col("score").is_in(scores), pl.col("depth") > 0)
-    of_runs = of_scores.filter(~pl.col("run_id").is_in(REFERENCES))
-    lists = of_runs.select(*keys, list=pl.col("value") >= least)
+    of_scores = utility.filter(pl.col("score").is_in(scores), ~pl.col("run_id").is_in(REFERENCES))
+    lists = of_scores.filter(pl.col("depth") > 0).select(*keys, list=pl.col("value") >= least)
     first = _first_ranks(labels, lists, runs, least)
     of_erag = eligible.select("reader", "score", "query_id", is_eligible=True)
     lists = lists.join(of_erag, on=["reader", "score", "query_id"], how="left")

@@ -87,7 +87,8 @@ def _question(record: Record, values: dict[str, Any], given: GoldAnswers, **fiel
         notes=given.notes,
         impossible=given.is_impossible,
     )
-    for name in {*TRUTHS} & {*unread_fields(values, texts)} if texts else ():
+    truths = {name: values[name] for name in TRUTHS if name in values}
+    for name in unread_fields(truths, texts) if texts else ():
         text = f"query {question.query_id!r}: {name} is not among its answers, which may be a system's"
         advice = f"Set question_fields: {{answers: {name}}}, or leave out one of the two"
         record.fault("answers beside others", f"{text}. {advice}")
