@@ -102,11 +102,13 @@ def test_what_is_left_out_is_a_warning_also_without_progress(
     with caplog.at_level(logging.WARNING):
         logging.getLogger("erag_ray").addHandler(caplog.handler)
         try:
-            er.compare(**keys(tmp_path, runs=lists, progress=False))
+            result = er.compare(**keys(tmp_path, runs=lists, progress=False))
         finally:
             logging.getLogger("erag_ray").removeHandler(caplog.handler)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert any(line.startswith("run 'half': queries without a list: 1 (q") for line in warnings)
+    text = "the score is of an answer without documents: bad on 1 of 6 questions and half on 1 of 6 questions"
+    assert text in " ".join(result.verdict.split())
 
 
 def test_a_finished_job_is_opened_by_its_folder(compared: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,9 +58,12 @@ def means_of(rows: Sequence[Row]) -> pl.DataFrame:
     return frame(MEANS, rows, cutoff=0, **OF_MEANS)
 
 
+def around(value: float | None, end: str = "") -> Row:
+    return {} if value is None else {f"low{end}": value - 0.1, f"high{end}": value + 0.1}
+
+
 def mean(run: str, depth: int, value: float | None, **more: object) -> Row:
-    ends = {} if value is None else {"low": value - 0.1, "high": value + 0.1}
-    return {"run_id": run, "depth": depth, "mean": value, **ends, **more}
+    return {"run_id": run, "depth": depth, "mean": value, **around(value), **more}
 
 
 MEANS_OF_TWO = [
@@ -141,16 +144,8 @@ def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) ->
     return frame(
         COMPARISONS,
         [
-            {
-                "run_a": a,
-                "run_b": b,
-                "depth": depth,
-                "cutoff": depth,
-                "difference": value,
-                "low_adjusted": None if value is None else value - 0.1,
-                "high_adjusted": None if value is None else value + 0.2,
-                "p_adjusted": p,
-            }
+            {"run_a": a, "run_b": b, "depth": depth, "cutoff": depth, "difference": value, "p_adjusted": p}
+            | around(value, "_adjusted")
             for a, b, depth, value, p in rows
         ],
         **OF_MEANS,
@@ -250,15 +245,9 @@ def test_what_cannot_be_shown_of_harm_is_said() -> None:
 def correlations_of(values: dict[tuple[str, str, str], float | None], **more: object) -> pl.DataFrame:
     """CORRELATIONS by annotator, measure and run."""
     rows = [
-        {
-            "annotator": annotator,
-            "measure": measure,
-            "run_id": run,
-            "value": value,
-            "low": None if value is None else value - 0.1,
-            "high": None if value is None else value + 0.1,
-            "ceiling": None if value is None else 0.9,
-        }
+        {"annotator": annotator, "measure": measure, "run_id": run, "value": value}
+        | around(value)
+        | ({} if value is None else {"ceiling": 0.9})
         for (annotator, measure, run), value in values.items()
     ]
     constant = {"dataset": "d", "reader": "R", "score": "em", "over": "queries", "depth": 2}

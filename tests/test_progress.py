@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 
 import pytest
@@ -50,9 +52,20 @@ def test_what_has_no_known_end_is_counted(hurried: None, capsys: pytest.CaptureF
     assert "per_query: 1 parts, 0 s so far\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_work_that_is_counted_says_how_far_it_is(
+    hurried: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    with progress.counted("questions", 4_000) as at:
+        at(1_000)
+        time.sleep(0.15)
+    assert re.search(r"1,000/4,000 questions, [\d,.]+ a second", capsys.readouterr().err)
+
+
 def test_progress_false_is_silent(hurried: None, capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_progress("labels", show=False) as at:
-        list(at.each([1], "annotators"))
+    with stage_progress("labels", show=False) as stage, progress.counted("questions", 2, show=False) as at:
+        at(len(list(stage.each([1], "annotators"))))
         time.sleep(0.3)
     assert capsys.readouterr().err == ""
 

@@ -29,6 +29,7 @@ from erag_ray.store.stages.stage import EXPORT, JOB_STAGES
 ANALYSES: tuple[Analysis, ...] = (
     values.ANALYSIS,
     means.ANALYSIS,
+    means.OF_LISTS,
     comparisons.OF_DIFFERENCES,
     comparisons.ANALYSIS,
     question_by_question.ANALYSIS,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from erag_ray.analyses.answer import listed_and
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, estimated, per_dataset
 from erag_ray.analyses.order import (
@@ -28,13 +29,15 @@ from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
 from erag_ray.measures.agreement import TIE_DIGITS, mean_intervals
-from erag_ray.store.schemas import table_schema
+from erag_ray.store.schemas import QUERIES, RUNS, UTILITY, table_schema
 
 MEANS = table_schema(
     "means",
     "dataset* reader* score* annotator* run_id* depth* measure* cutoff* ideal* mean? low? high? "
     "num_queries num_dropped num_estimated",
 )
+MISSING = 0.01
+"""Share of a run's questions without a list from which there is a warning; some retrievers find nothing for a few."""
 UTILITY_MEANING = "utility@k: score of the reader's output with the first k documents. "
 
 
@@ -155,6 +158,22 @@ def _reader(standing: Standing) -> Iterator[Finding]:
         yield Finding(topic="reader", text=f"the reader scores {' and '.join(parts)}{tail}", is_warning=worse)
 
 
+def missing_lists(view: View) -> Iterator[Finding]:
+    """Yield the runs with a score on questions for which they have no list, if these are `MISSING` of them."""
+    pair, lists = ["run_id", "query_id"], view.rows(RUNS)
+    scored = view.rows(UTILITY).drop_nulls("value").select(pair).unique()
+    without = scored.join(lists, on=pair, how="anti").join(lists, on="run_id", how="semi")
+    totals = dict(scored["run_id"].value_counts().iter_rows())
+    texts = [
+        f"{run} on {count:,} of {counted(totals[run], 'question')}"
+        for run, count in without["run_id"].value_counts().sort("run_id").iter_rows()
+        if count >= MISSING * totals[run]
+    ]
+    if texts:
+        text = f"no list, so that the score is of an answer without documents: {listed_and(texts)}"
+        yield Finding(topic="missing", text=text, is_warning=True)
+
+
 def show_all(results: Results) -> Iterator[Table]:
     """Yield the utility of the best runs and of the reference runs, by dataset and depth."""
     rows = _with_estimates(results[MEANS]).sort("dataset")
@@ -194,3 +213,4 @@ ANALYSIS = Analysis(
     show=show,
     show_all=show_all,
 )
+OF_LISTS = Analysis(shows=(UTILITY, RUNS, QUERIES), is_optional=True, show=missing_lists)

@@ -103,7 +103,7 @@ def reader_config(reader: object, key: str = "reader") -> ReaderConfig:
     if callable(reader):
         name = getattr(reader, "__name__", type(reader).__name__)
         example = f'erag_ray.Function({name}, name="{name}", revision="1")'
-        text = f"a function needs a name and a revision, by which its responses are cached: {key}={example}"
+        text = f"a function (prompts to outputs) needs a name and a revision, for its cache: {key}={example}"
         raise InputError([f"{key}: {text}"])
     given, example = f"a {type(reader).__name__}", "erag_ray.Function"
     if isinstance(reader, str):

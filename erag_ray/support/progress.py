@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import html
 import logging
+import operator
 import sys
 import threading
 import time
@@ -18,14 +20,14 @@ logger = logging.getLogger(__name__)
 LINE_SECONDS = 30.0
 QUICK_SECONDS = 5.0
 """A stage that takes no longer is not worth a line."""
+Count = Callable[[], int]
 T = TypeVar("T")
 
 
 class StageProgress:
     """How far a stage is, in words."""
 
-    def __init__(self) -> None:
-        self.text = ""
+    text = ""
 
     def each(self, items: Iterable[T], noun: str) -> Iterator[T]:
         """The items one after the other; counts those that are done."""
@@ -44,8 +46,7 @@ def stage_progress(name: str, *, show: bool = True) -> Iterator[StageProgress]:
     current, start = StageProgress(), time.monotonic()
     with beside(_stage_lines, name, current) if show else contextlib.nullcontext():
         yield current
-    seconds = time.monotonic() - start
-    if show and seconds >= QUICK_SECONDS:
+    if show and (seconds := time.monotonic() - start) >= QUICK_SECONDS:
         logger.info("%s: done in %s", name, duration(seconds))
 
 
@@ -65,15 +66,24 @@ def _stage_lines(closing: threading.Event, name: str, current: StageProgress) ->
 
 
 @contextlib.contextmanager
-def progress(count: Callable[[], int], total: int, title: str) -> Iterator[None]:
-    """While open, show the responses so far, responses/s and time left.
+def progress(count: Count, total: int, title: str, noun: str = "responses") -> Iterator[None]:
+    """While open, show how many of ``total`` are done, how many a second, and the time left.
 
-    A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`, and the first after `QUICK_SECONDS`.
+    A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`, the first after `QUICK_SECONDS`; the last
+    one is left out of quick work without a title.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     show = _notebook_bar if hasattr(shell, "kernel") else _bar if sys.stderr.isatty() else _lines
-    with beside(show, count, total, title):
+    with beside(show, count, total, noun, f"{title}: " if title else ""):
         yield
+
+
+@contextlib.contextmanager
+def counted(noun: str, total: int, *, show: bool = True) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told how many of ``total`` are done: `progress` of work in this process."""
+    done = [0]
+    with progress(lambda: done[0], total, "", noun) if show else contextlib.nullcontext():
+        yield functools.partial(operator.setitem, done, 0)
 
 
 @contextlib.contextmanager
@@ -89,67 +99,36 @@ def beside(show: Callable[..., None], *arguments: object) -> Iterator[None]:
         thread.join()
 
 
-def _bar(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
-    columns = (
-        rich.progress.SpinnerColumn(),
-        rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TextColumn("{task.fields[rate]} responses/s"),
-        rich.progress.TimeElapsedColumn(),
-        rich.progress.TimeRemainingColumn(),
-    )
-    start = time.monotonic()
+def _bar(closing: threading.Event, count: Count, total: int, noun: str, title: str) -> None:
+    start, ended = time.monotonic(), False
+    columns = (*rich.progress.Progress.get_default_columns(), rich.progress.TextColumn("{task.fields[text]}"))
     with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total, rate="0.0")
-        while not closing.wait(1.0):
-            done = count()
-            bar.update(task, completed=done, rate=f"{done / (time.monotonic() - start):.1f}")
-        bar.update(task, completed=count())
+        task = bar.add_task(title, total=total, text="")
+        while not ended:
+            ended, done = closing.wait(1.0), count()
+            bar.update(task, completed=done, text=_text(done, total, noun, start))
 
 
-def _notebook_bar(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
+def _notebook_bar(closing: threading.Event, count: Count, total: int, noun: str, title: str) -> None:
     from IPython.display import HTML, display
 
     start, ended, shown = time.monotonic(), False, display(HTML(""), display_id=True)
     while not ended:
         ended = closing.wait(1.0)
-        done, seconds = count(), time.monotonic() - start
+        done = count()
         bar = f'<progress value="{done}" max="{total}"></progress>'
-        shown.update(HTML(f"{html.escape(title)} {bar} {done:,}/{total:,}, {done / seconds:.1f} responses/s"))
+        shown.update(HTML(f"{html.escape(title)}{bar} {html.escape(_text(done, total, noun, start))}"))
 
 
-def _lines(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
+def _lines(closing: threading.Event, count: Count, total: int, noun: str, title: str) -> None:
     start, pause, ended = time.monotonic(), QUICK_SECONDS, False
     while not ended:
         ended, pause = closing.wait(pause), LINE_SECONDS
         done, seconds = count(), time.monotonic() - start
-        left = f", {duration((total - done) * seconds / done)} left" if 0 < done < total else ""
-        left = left or f", {duration(seconds)} so far" * (done < total)
-        text = f"{done:,}/{total:,} responses, {done / seconds:.1f} responses/s{left}"
-        logger.info("%s: %s", title, text)
+        left = f"{duration((total - done) * seconds / done)} left" if done else f"{duration(seconds)} so far"
+        if title or not ended or seconds >= QUICK_SECONDS:
+            logger.info("%s%s%s", title, _text(done, total, noun, start), f", {left}" * (done < total))
 
 
-@contextlib.contextmanager
-def counted(noun: str, total: int, *, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many of ``total`` are done, and shows it: for work in this process.
-
-    A bar on a terminal, else a line every `LINE_SECONDS`.
-    """
-    if not show:
-        yield lambda done: None
-        return
-    if sys.stderr.isatty():
-        with rich.progress.Progress(console=rich.console.Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(noun, total=total)
-            yield lambda done: bar.update(task, completed=done)
-        return
-    logged_at = time.monotonic()
-
-    def line(done: int) -> None:
-        nonlocal logged_at
-        if time.monotonic() - logged_at >= LINE_SECONDS:
-            logger.info("%s", f"{done:,}/{total:,} {noun}")
-            logged_at = time.monotonic()
-
-    yield line
+def _text(done: int, total: int, noun: str, start: float) -> str:
+    return f"{done:,}/{total:,} {noun}, {done / (time.monotonic() - start):,.1f} a second"

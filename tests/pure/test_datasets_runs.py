@@ -64,10 +64,8 @@ def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
     assert entries["run_id"].unique().to_list() == ["bm25"]
     assert entries["score"].to_list() == [2.5, 1.5, 1.5, 1.5, -1000.0]
     assert diagnostics.errors == ()
-    (note,) = diagnostics.warnings
-    assert (
-        note == "run 'bm25': queries whose rank column differs from the order by score, which is used: 1 (q1)"
-    )
+    note = "run 'bm25': queries whose rank column differs from the order by score, which is used: 1 (q1)"
+    assert diagnostics.warnings == (note,)
     schemas.conform(resolve_pages(entries, CORPUS, diagnostics), schemas.RUNS)
 
 
@@ -95,12 +93,9 @@ def test_bad_trec_line(tmp_path: pathlib.Path, line: str, message: str) -> None:
 
 
 def test_a_tag_may_hold_blanks(tmp_path: pathlib.Path) -> None:
-    path = write(
-        tmp_path / "run.trec",
-        "q1 Q0 d1 1 2.0 BM25 (k1 = 0.9)",
-        "q1\tQ0\td2\t2\t1.0\tBM25 (k1  = 0.9)",
-        "q2 Q0 d1 1 2 BM25 (k1 = 0.9)",
-    )
+    tag = "BM25 (k1 = 0.9)"
+    rows = f"q1 Q0 d1 1 2.0 {tag}", "q1\tQ0\td2\t2\t1.0\tBM25 (k1  = 0.9)", f"q2 Q0 d1 1 2 {tag}"
+    path = write(tmp_path / "run.trec", *rows)
     entries, diagnostics = load("bm25", path)
     assert lists_of(entries) == {"q1": ["d1", "d2"], "q2": ["d1"]}
     assert diagnostics.errors == ()
