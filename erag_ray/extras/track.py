@@ -42,10 +42,6 @@ PROJECT = "erag_ray"
 """The experiment or project, unless the tracker's own variable names another."""
 MAX_NAME = 200
 MAX_VALUE = 5000
-COST_COLUMNS = (
-    "num_requests", "num_reader_calls", "num_prompt_tokens", "num_output_tokens", "price", "seconds", "device_seconds",
-)  # fmt: skip
-REPORT = ("report", "report.md")
 INSTALL = "pip install 'erag-ray[trackers]'"
 
 
@@ -111,7 +107,7 @@ def track(config: JobConfig) -> None:
 
 def _tracked(config: JobConfig, folder: pathlib.Path) -> TrackedRun:
     store = TableStore(config.out)
-    for name in REPORT:
+    for name in ("report", "report.md"):
         if store.folder.exists(name):
             pafs.copy_files(
                 store.folder.at(name),
@@ -166,12 +162,12 @@ def safe_name(*words: str) -> str:
 
 
 def _costs(out: str) -> dict[str, float]:
-    """Return cost/STAGE/COLUMN -> the sum over the attempts and models of a stage."""
+    """Return cost/STAGE/COLUMN -> the sum over the attempts and models of a stage, of memory the most."""
     return {
-        f"cost/{row['stage']}/{name}": float(row[name])
-        for row in sum_costs(read_costs(out), "stage").iter_rows(named=True)
-        for name in COST_COLUMNS
-        if row[name] is not None
+        f"cost/{row['stage']}/{name}": float(value)
+        for row in sum_costs(read_costs(out), "stage").drop("priced").iter_rows(named=True)
+        for name, value in row.items()
+        if name != "stage" and value is not None
     }
 
 

@@ -11,8 +11,9 @@ import polars as pl
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.config.job import RETRIEVAL
 from erag_ray.extras.gate.side import Side
-from erag_ray.measures.scores import score_sign
-from erag_ray.store.schemas import CORPUS, GIVEN
+from erag_ray.measures.agreement import TIE_DIGITS
+from erag_ray.measures.scores import JUDGED, score_sign
+from erag_ray.store.schemas import CORPUS, GIVEN, LIST_OUTPUTS
 from erag_ray.support.errors import InputError
 
 PROMPT_KEYS = ("prompt", "titles", "num_examples", "family", "ask_to_abstain")
@@ -39,7 +40,8 @@ def check_same(baseline: Side, candidate: Side) -> None:
     Raises:
         InputError: all of these differences.
     """
-    problems = [*_questions(baseline, candidate), *_scoring(baseline, candidate)]
+    sides = baseline, candidate
+    problems = [*_questions(*sides), *_scoring(*sides), *_other_scores(*sides)]
     if problems:
         raise InputError(problems)
 
@@ -52,7 +54,7 @@ def _questions(baseline: Side, candidate: Side) -> Iterator[str]:
         if only.height:
             count, first = f"{only.height:,} of {one.height:,} in the {names[0]}", only["query_id"][0]
             yield f"questions: {count} are not in the {names[1]}, the first {first!r}. {same}"
-    both = a.join(_named(b), on="query_id", maintain_order="left")
+    both = a.join(_named(b, "query_id"), on="query_id", maintain_order="left")
     for column, noun in (("question", "text"), ("answers", "gold answers"), ("dataset", "dataset")):
         other = both.filter(pl.col(column) != pl.col(f"{column}_b"))
         if other.height:
@@ -62,9 +64,9 @@ def _questions(baseline: Side, candidate: Side) -> Iterator[str]:
             yield f"questions: other {noun} {where}: {values}. {same}"
 
 
-def _named(candidate: pl.DataFrame, key: str = "query_id") -> pl.DataFrame:
-    """Return a candidate's table with ``_b`` behind the names of its columns, for a join with the baseline's."""
-    return candidate.rename(lambda name: name if name == key else f"{name}_b")
+def _named(candidate: pl.DataFrame, *key: str) -> pl.DataFrame:
+    """Return a candidate's table with ``_b`` behind the names of its other columns, for a join with the baseline's."""
+    return candidate.rename(lambda name: name if name in key else f"{name}_b")
 
 
 def _scoring(baseline: Side, candidate: Side) -> Iterator[str]:
@@ -84,6 +86,24 @@ def _scoring(baseline: Side, candidate: Side) -> Iterator[str]:
         one, other = (side.reading.get(key) for side in (baseline, candidate))
         if one != other:
             yield f"{key}: another judge, or prompt of it, grades the outputs. Use the same judge in both jobs"
+
+
+def _other_scores(baseline: Side, candidate: Side) -> Iterator[str]:
+    """Yield how many outputs that both have are scored in another way; of repeated outputs only means are known."""
+    if "repeats" in {*baseline.reading, *candidate.reading}:
+        return
+    same = ["score", "query_id", "output"]
+    scored = [
+        side.utility.drop_nulls("value").join(side.store.read(LIST_OUTPUTS), on=list(LIST_OUTPUTS.key))
+        for side in (baseline, candidate)
+    ]
+    both = scored[0].unique(same).join(_named(scored[1].unique(same), *same), on=same).sort("query_id")
+    is_other = (pl.col("value") - pl.col("value_b")).round(TIE_DIGITS) != 0
+    other = both.filter(is_other, ~pl.col("score").is_in(JUDGED))
+    if other.height:
+        first = "{query_id!r}: {value:g} and {value_b:g}".format(**other.row(0, named=True))
+        text = f"{other.height:,} of {both.height:,} equal outputs have another score, the first of {first}"
+        yield f"score: {text}. Its code or a library changed: run erag-ray compare with the older job's config again"
 
 
 def _by_dataset(side: Side, key: str) -> dict[str, Any]:
@@ -115,7 +135,7 @@ def refuse(differences: Sequence[Difference], allowed: Sequence[str]) -> None:
 
 def _lists(baseline: Side, candidate: Side, depth: int) -> Iterator[Difference]:
     a, b = baseline.lists(depth), candidate.lists(depth)
-    joined = a.join(_named(b), on="query_id", how="full", coalesce=True)
+    joined = a.join(_named(b, "query_id"), on="query_id", how="full", coalesce=True)
     other = joined.filter(pl.col("doc_ids").ne_missing(pl.col("doc_ids_b"))).height
     names = baseline.run if baseline.run == candidate.run else f"{baseline.run} -> {candidate.run}"
     if other:

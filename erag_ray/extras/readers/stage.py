@@ -152,15 +152,11 @@ def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Itera
 
 def _section(config: ReadersConfig, tables: Mapping[TableSchema, pl.DataFrame], dataset: str) -> Section:
     rows = {schema: table.filter(dataset=dataset) for schema, table in tables.items()}
-    words = f"{config.confidence:.0%} interval"
+    words, largest = f"{config.confidence:.0%} interval", pl.col("difference").abs()
     readers = (name_field("reader A", "reader_a"), name_field("reader B", "reader_b"))
     parts = [
         listing(
-            rows_of(
-                rows[READER_INTERACTIONS].sort(
-                    pl.col("difference").abs(), descending=True, maintain_order=True
-                )
-            ),
+            rows_of(rows[READER_INTERACTIONS].sort(largest, descending=True, maintain_order=True)),
             (
                 *readers,
                 name_field("runs", pair_name),

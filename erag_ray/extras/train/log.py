@@ -11,9 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-import rich.console
-import rich.progress
-
 from erag_ray.store.folder import Folder
 
 COLUMNS = ("step", "stage", "loss", "gradient_norm", "learning_rate", "tokens", "seconds")
@@ -31,9 +28,8 @@ class TrainingLog:
     def resume(self, step: int) -> float:
         """Drop the lines after ``step``; return the seconds of the steps up to it."""
         rows = [row for row in read_log(self.out / LOG) if int(row["step"]) <= step]
-        header = {name: name for name in self.columns}
         folder = Folder(str(self.out))
-        folder.write_bytes(self._lines([header, *rows]).encode(), LOG)
+        folder.write_bytes(self._lines([{name: name for name in self.columns}, *rows]).encode(), LOG)
         folder.record(MESSAGES)
         return float(rows[-1]["seconds"]) if rows else 0.0
 
@@ -65,31 +61,26 @@ def read_log(path: pathlib.Path) -> list[dict[str, str]]:
 
 
 def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
-    """Print messages of workers and, with ``show``, step, loss, dev score and time left, until ``closing`` is set.
+    """Print messages of workers until ``closing`` is set.
 
-    As a bar on a terminal, else as a line every `TRAINING_LINE_SECONDS`.
+    With ``show`` also step, loss, dev score and time left, a line every `TRAINING_LINE_SECONDS`.
     """
-    num_shown = len(_messages(out))
-    is_terminal = sys.stderr.isatty()
-    console = rich.console.Console(stderr=True)
-    columns = ("training", rich.progress.BarColumn(), "{task.description}")
-    with rich.progress.Progress(*columns, console=console, disable=not (show and is_terminal)) as bar:
-        task = bar.add_task("", total=num_steps)
-        ended, printed, next_line = False, 0, time.monotonic() + TRAINING_LINE_SECONDS
-        while not ended:
-            ended = closing.wait(1.0)
-            messages = _messages(out)
-            for line in messages[num_shown:]:
-                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            num_shown = len(messages)
-            rows = read_log(out / LOG)
-            if not rows:
-                continue
-            step, text = int(rows[-1]["step"]), _progress_text(rows, num_steps)
-            bar.update(task, completed=step, description=text)
-            if show and not is_terminal and step != printed and (ended or time.monotonic() >= next_line):
-                print(text, file=sys.stderr, flush=True)
-                printed, next_line = step, time.monotonic() + TRAINING_LINE_SECONDS
+    num_shown, printed, next_line, ended = (
+        len(_messages(out)),
+        0,
+        time.monotonic() + TRAINING_LINE_SECONDS,
+        False,
+    )
+    while not ended:
+        ended = closing.wait(1.0)
+        messages, rows = _messages(out), read_log(out / LOG)
+        lines, num_shown = messages[num_shown:], len(messages)
+        step = int(rows[-1]["step"]) if rows else 0
+        if show and step != printed and (ended or time.monotonic() >= next_line):
+            lines.append(_progress_text(rows, num_steps))
+            printed, next_line = step, time.monotonic() + TRAINING_LINE_SECONDS
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
 
 
 def _progress_text(rows: Sequence[Mapping[str, str]], num_steps: int) -> str:

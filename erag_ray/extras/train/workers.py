@@ -67,12 +67,8 @@ def train(config: TrainConfig, num_steps: int) -> State:
         try:
             result = trainer.fit()
         except ray.train.ControllerError as error:
-            has = described(nodes_alive())
-            each = workers.resources_per_worker
-            text = (
-                f"{workers.num_workers} workers with {each} each do not start; the nodes have {has}: {error}"
-            )
-            raise JobError(text) from error
+            text = f"{workers.num_workers} workers with {workers.resources_per_worker} each do not start"
+            raise JobError(f"{text}; the nodes have {described(nodes_alive())}: {error}") from error
     out.remove_tree(name)
     outcome: State | Exception = cast(Any, result).return_value
     if isinstance(outcome, Exception):
