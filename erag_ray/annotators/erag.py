@@ -12,8 +12,8 @@ from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
 from erag_ray.store.schemas import FACT_LABELS
 
-TIES = 12
-"""Decimal digits of a gain, so that the difference of equal scores is exactly 0."""
+TIES = 14
+"""Decimal digits of a gain: equal gains tie, and so do their means, which are compared to fewer digits."""
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:

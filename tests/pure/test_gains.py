@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import models
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -15,7 +16,7 @@ from given_results import configured, results
 from gold import gold_of
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
-from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.columns import DIGITS, PER_QUERY
 from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.useful_documents import harm_notes
 from erag_ray.annotators import Evidence, annotate, closed_book_answers
@@ -195,6 +196,13 @@ def test_gains_are_over_the_closed_book_answer() -> None:
     assert pl.DataFrame(annotate("gold_likelihood", evidence()))["reader"].unique().to_list() == ["r"]
 
 
+def test_equal_means_of_equal_gains_tie() -> None:
+    answers = values_of([("q", *row) for row in {**ANSWERS, "d": "one x x x"}.items()], pl.String)
+    gains = labels_of("gain", evidence(values={ANSWER: answers}))
+    lists = list_ideal([[gains[one] for one in names] for names in ("ccb", "cdd")])  # type: ignore[arg-type]
+    assert len({*np.round(compute("P", lists, 3), DIGITS)}) == 1
+
+
 def test_a_closed_book_answer_that_failed_leaves_no_gain() -> None:
     value = pl.when(pl.col("doc_id").is_not_null()).then("value")
     failed = evidence(values={ANSWER: evidence().of(ANSWER).with_columns(value)})
@@ -202,13 +210,16 @@ def test_a_closed_book_answer_that_failed_leaves_no_gain() -> None:
     assert closed_book_answers(failed).rows() == [("set", "r", 1, 0)]
 
 
-def test_a_gain_without_a_closed_book_answer_is_refused() -> None:
+def test_labels_without_a_response_are_refused() -> None:
     without = evidence().of(ANSWER).drop_nulls("doc_id")
     with pytest.raises(ValueError, match="query 'q' has no closed-book answer"):
         annotate("gain", evidence(values={ANSWER: without}))
     for name, kind in {"gain": "answer", "gold_likelihood": "gold_likelihood"}.items():
         with pytest.raises(ValueError, match=f"needs responses of the kind {kind}"):
             annotate(name, evidence(values={}))
+    lacking = evidence().of(GOLD_LIKELIHOOD).filter(pl.col("doc_id") != "c")
+    with pytest.raises(ValueError, match=r"1 pairs lack a response of the kind gold_.*, such as .*'c'"):
+        annotate("gold_likelihood", evidence(values={GOLD_LIKELIHOOD: lacking}))
 
 
 @pytest.mark.parametrize(
@@ -225,14 +236,6 @@ def test_a_closed_book_too_low_for_gain_to_show_harm_gets_a_warning(
     assert note.text == f"nq: {text}, {share}"
     start = f"nq: gain can show harm on {share} only"
     assert [warning.is_warning and warning.text.startswith(start) for warning in warnings] == [True] * is_low
-
-
-def test_a_pair_without_likelihood_is_a_fault() -> None:
-    without = evidence().of(GOLD_LIKELIHOOD).filter(pl.col("doc_id") != "c")
-    with pytest.raises(
-        ValueError, match=r"1 pairs lack a response of the kind gold_likelihood, such as .*'c'"
-    ):
-        annotate("gold_likelihood", evidence(values={GOLD_LIKELIHOOD: without}))
 
 
 def test_gains_fold_by_mean_largest_and_share_harmful() -> None:
