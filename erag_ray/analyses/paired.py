@@ -20,8 +20,6 @@ from erag_ray.measures.agreement import (
     TIE_DIGITS,
     AdjustedTest,
     Family,
-    by_cluster,
-    detectable_difference,
     effect_size,
     paired_differences,
     round_up,
@@ -75,9 +73,7 @@ def compare_runs(
                     if estimates is not runs:
                         # each of the two was rounded, so equal ones may differ in the last digit
                         differences = np.round(paired_differences(estimates[a], estimates[b]), TIE_DIGITS - 1)
-                    clusters = dataset.draws.clusters
-                    family.add(differences, tuple(part.values()), clusters)
-                    row["detectable"] = detectable_difference(by_cluster(differences, clusters), alpha)
+                    family.add(differences, tuple(part.values()), dataset.draws.clusters)
                     tested.append(row)
     for family, tested in families.values():
         for row, adjusted in zip(tested, family.adjusted(alpha), strict=True):
@@ -111,6 +107,7 @@ def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[s
     needed = test.num_needed(level) if test.p_value > level else None
     return {
         **adjusted.figures(alpha),
+        "detectable": test.detectable(alpha),
         # the queries to be judged grow in proportion, where an auxiliary label predicts the rest, and with clusters
         "num_needed": needed and round_up(needed * row["num_queries"] / test.count),
         "reason": NO_VARIATION if row["effect_size"] is None else None,

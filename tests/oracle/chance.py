@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import optimize, stats
 
 Array = npt.NDArray[Any]
 Values = Sequence[float | None]
@@ -259,9 +259,21 @@ class Flips:
         if not round(self.mean, TIE):
             return None
         squares = math.fsum(one * one for one in self.values) - self.count * self.mean**2
-        variance = max(0.0, squares / max(1, self.count - 1))
-        by_power = variance * (errors(alpha, max(2, self.count)) / self.mean) ** 2
-        return rounded_up(max(by_power, math.ceil(1 - math.log2(alpha)) * self.count / len(self.values)))
+        error, half = math.sqrt(max(0.0, squares / max(1, self.count - 1))), step(self.values)
+        few = math.ceil(1 - math.log2(alpha))
+        by_power = optimize.brentq(
+            lambda num: errors(alpha, max(few, num)) * error * num**0.5 + half - num * abs(self.mean),
+            1e-9,
+            1e13,
+        )
+        return rounded_up(max(by_power, few * self.count / len(self.values)))
+
+
+def step(values: Sequence[float]) -> float:
+    """Half of how far two neighbouring sums of flips are apart: what all sizes are multiples of, 1/100 or more."""
+    sizes = {round(abs(one), 8) for one in values} - {0.0}
+    units = (1 / k for k in range(1, 101) if all(abs(one * k - round(one * k)) < 1e-6 for one in sizes))
+    return next(units, 0.0) if len(sizes) > 1 else max(sizes, default=0.0)
 
 
 @functools.cache
@@ -273,7 +285,7 @@ def shares(positive: int, count: int, alpha: float) -> tuple[float, float]:
 
 
 @functools.cache
-def errors(alpha: float, count: int) -> float:
+def errors(alpha: float, count: float) -> float:
     """The difference that is found in 80 % of cases, in standard errors."""
     return float(stats.t.ppf(1 - alpha / 2, count - 1) + stats.t.ppf(0.8, count - 1))
 

@@ -215,7 +215,10 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
                     given = [at for at, one in enumerate(estimates) if one is not None]
                     tested = chance.by_cluster(at(estimates, given).tolist(), part.clusters_at(given))
                     flips, error = Flips(tested), chance.spread(tested) / math.sqrt(len(tested))
-                    detectable = chance.errors(alpha, len(tested)) * error if error else None
+                    least_found = chance.errors(alpha, len(tested)) * error + chance.step(tested) / len(
+                        tested
+                    )
+                    detectable = least_found if error else None
                     turned = math.copysign(1, flips.values[0]) if flips.values else 1
                     key = (part.slice, *(None if one is None else turned * one + 0.0 for one in estimates))
                     if flips.values:

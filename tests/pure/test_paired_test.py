@@ -159,17 +159,17 @@ def test_a_one_sided_p_value_is_the_level_at_which_the_bound_passes() -> None:
     assert p_above(test, 0.5) == 1.0
 
 
-def test_questions_needed_have_the_power_that_they_promise() -> None:
-    generator = np.random.default_rng(2)
-    for won, lost in ((0.1, 0.02), (0.06, 0.0), (0.3, 0.2)):
-        shares = won, lost, 1 - won - lost
-        pilot = np.repeat([1.0, -1.0, 0.0], [round(100 * share) for share in shares])
-        needed = paired_test(pilot).num_needed(0.05)
-        assert needed is not None
-        drawn = generator.multinomial(needed, shares, size=300)
-        significant = [stats.binomtest(int(w), int(w + n)).pvalue <= 0.05 for w, n, _ in drawn if w + n]
-        assert sum(significant) / 300 > 0.7
+@pytest.mark.parametrize(
+    ("won", "lost", "same"), [(10, 2, 88), (6, 0, 94), (30, 20, 50), (20, 10, 70), (3, 1, 6), (2, 0, 1)]
+)
+def test_questions_needed_have_the_power_that_they_promise(won: int, lost: int, same: int) -> None:
+    needed = paired_test(np.repeat([1.0, -1.0, 0.0], [won, lost, same])).num_needed(0.05) or 0
+    shares = np.array([won, lost, same]) / (won + lost + same)
+    drawn = np.random.default_rng(2).multinomial(needed, shares, size=1000)
+    significant = [stats.binomtest(int(w), int(w + n)).pvalue <= 0.05 for w, n, _ in drawn if w + n]
+    assert 0.77 < sum(significant) / 1000 < 0.95
     assert paired_test(np.array([1.0, -1.0])).num_needed(0.05) is None
+    assert paired_test(np.array([0.5, -0.5] * 20 + [1e-4, -1e-4 + 1e-8])).num_needed(0.05) == 10**12
 
 
 # --- families ---

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from erag_ray.measures.agreement import (
     TIE_DIGITS,
     PairedTest,
-    detectable_difference,
     holm,
     paired_test,
     round_up,
@@ -96,22 +95,19 @@ def p_above(test: PairedTest, value: float) -> float:
 
 
 def _needed(values: Floats, tested: Floats, rule: Rule) -> int | None:
-    """Return the number of questions that detects the distance of the mean from -margin, one-sided.
+    """Return the number of questions that tells the mean from -margin, one-sided; None if it is -margin.
 
     Of a sample, it is the number to be answered, of as many more questions in all.
 
     To pass where none differs so far, it is the number that shows by itself that the share of losses is below the
     margin.
     """
-    distance = round(float(tested.mean()) + rule.margin, TIE_DIGITS)
-    if not distance:
-        return None
-    least = 0.0
-    if not tested.any():
-        least = math.log(1 - rule.confidence) / math.log1p(-rule.margin) * max(1.0, len(values) / len(tested))
-    detectable = detectable_difference(tested, 2 * (1 - rule.confidence)) or 0.0
-    needed = max(len(values) * (detectable / distance) ** 2, least)
-    return max(round_up(needed), MIN_QUESTIONS, len(values) + 1)
+    share = len(values) / len(tested)
+    needed = paired_test(tested).num_needed(2 * (1 - rule.confidence), -rule.margin)
+    if not tested.any() and rule.margin:
+        needed = math.ceil(math.log(1 - rule.confidence) / math.log1p(-rule.margin))
+        share = max(1.0, share)
+    return needed and max(round_up(needed * share), MIN_QUESTIONS, len(values) + 1)
 
 
 def decide(

@@ -17,7 +17,6 @@ from erag_ray.measures.agreement.differences import (
     POWER,
     TIE_DIGITS,
     by_cluster,
-    detectable_difference,
     effect_size,
     paired_differences,
     round_up,
@@ -37,9 +36,9 @@ from erag_ray.measures.agreement.statistics import STATISTICS, Clusters, Statist
 
 __all__ = [
     "MAX_UNDEFINED_SHARE", "MIN_FOR_P_VALUE", "MIN_RUNS_FOR_P_VALUE", "POWER", "STATISTICS", "TIE_DIGITS",
-    "AdjustedTest", "Agreement", "Clusters", "Family", "Interval", "PairedTest",
-    "Resampled", "Statistic", "Weights", "agree", "agree_over_runs", "by_cluster", "detectable_difference",
-    "difference_of", "effect_size", "holm", "mean_intervals", "paired_differences", "paired_test",
-    "percentiles", "permutation_p_values", "permutations", "permutations_among", "resample_weights",
-    "resampled_agreement", "round_up", "share_intervals", "share_of", "wilson_interval",
+    "AdjustedTest", "Agreement", "Clusters", "Family", "Interval", "PairedTest", "Resampled", "Statistic",
+    "Weights", "agree", "agree_over_runs", "by_cluster", "difference_of", "effect_size", "holm",
+    "mean_intervals", "paired_differences", "paired_test", "percentiles", "permutation_p_values",
+    "permutations", "permutations_among", "resample_weights", "resampled_agreement", "round_up",
+    "share_intervals", "share_of", "wilson_interval",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Paired differences of two runs over the same queries: effect size and detectable difference.
+"""Paired differences of two runs over the same queries, their size and spread.
 
 Inputs are columns of paired differences, the value of one run minus that of another per query; NaN if not judged.
 """
@@ -56,24 +56,8 @@ def effect_size(differences: Floats) -> float | None:
     Args:
         differences: [num_queries], without NaN.
     """
-    spread = _spread(differences)
-    return float(differences.mean()) / spread if spread else None
-
-
-def detectable_difference(differences: Floats, alpha: float) -> float | None:
-    """Return the smallest true difference that a two-sided paired test detects with a power of .8, on such queries.
-
-    (t(1 - alpha/2) + t(POWER)) standard errors, with n - 1 degrees of freedom; Cohen (1988), section 2.3. It is for
-    one test; with many comparisons it is larger. None if all differences are equal or there is one query.
-
-    Args:
-        differences: [num_queries], without NaN.
-        alpha: significance level.
-    """
-    spread, count = _spread(differences), len(differences)
-    if not spread:
-        return None
-    return standard_errors(alpha, count) * spread / math.sqrt(count)
+    deviation = spread(differences)
+    return float(differences.mean()) / deviation if deviation else None
 
 
 def round_up(value: float) -> int:
@@ -83,15 +67,16 @@ def round_up(value: float) -> int:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def standard_errors(alpha: float, count: int) -> float:
-    """Return the detectable difference in standard errors, for ``count`` queries."""
+def standard_errors(alpha: float, count: float) -> float:
+    """Return the difference that a test of ``count`` queries finds with a power of .8, in standard errors."""
     # imported lazily: it is slow, and checks of inputs do not need it
     from scipy.special import stdtrit
 
     return float(stdtrit(count - 1, 1 - alpha / 2) + stdtrit(count - 1, POWER))
 
 
-def _spread(differences: Floats) -> float:
+def spread(differences: Floats) -> float:
+    """Return the standard deviation; 0 if all are equal, and of one query."""
     # floating-point noise is not variation: dividing by it would give huge effect sizes
     varies = len(differences) > 1 and np.ptp(differences) > 10**-TIE_DIGITS
     return float(differences.std(ddof=1)) if varies else 0.0

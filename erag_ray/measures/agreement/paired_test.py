@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.differences import TIE_DIGITS, by_cluster, round_up, standard_errors
+from erag_ray.measures.agreement.differences import TIE_DIGITS, by_cluster, round_up, spread, standard_errors
 from erag_ray.measures.agreement.statistics import Clusters, Floats
 from erag_ray.support.numba_jit import compiled
 
@@ -53,12 +53,14 @@ class PairedTest:
     Attributes:
         mean: of all differences.
         count: number of queries, with a difference or without.
+        spread: standard deviation of all differences.
         values: the differences that are not 0.
         p_value: two-sided; 1 without any difference.
     """
 
     mean: float
     count: int
+    spread: float
     values: Floats
     p_value: float
 
@@ -89,19 +91,32 @@ class PairedTest:
             high = min(high, -SMALLEST) if is_significant else max(high, 0.0)
         return max(low, -bound), min(high, bound)
 
-    def num_needed(self, alpha: float) -> int | None:
-        """Return how many queries a test at this level needs to detect the mean difference in 80 % of cases.
+    def detectable(self, alpha: float) -> float | None:
+        """Return the smallest true mean that a two-sided test detects with a power of .8, on such queries.
 
-        By `detectable_difference`, and at least as many as hold the differences that an exact test needs; rounded up to
-        two digits. None if the mean difference is 0, and at most `MOST_NEEDED`.
+        It is t(1 - alpha/2) + t(.8) standard errors (Cohen 1988, section 2.3), and half a step of the sum, by which an
+        exact test is stricter (Fleiss, Tytun & Ury 1980). None if all differences are equal.
         """
-        if not round(self.mean, TIE_DIGITS):
+        errors = standard_errors(alpha, self.count) * self.spread / math.sqrt(self.count)
+        return errors + _half_step(self.values) / self.count if self.spread else None
+
+    def num_needed(self, alpha: float, target: float = 0.0) -> int | None:
+        """Return how many queries a test at this level needs to tell the mean from ``target`` in 80 % of cases.
+
+        With so many the distance is `detectable`, and as many differ as an exact test needs; rounded up to two digits.
+        None if the mean is the target or nothing differs, and at most `MOST_NEEDED`.
+        """
+        distance = abs(round(self.mean - target, TIE_DIGITS))
+        if not distance or not len(self.values):
             return None
-        squares = float(self.values @ self.values) - self.count * self.mean**2
-        variance = max(0.0, squares / max(1, self.count - 1))
-        by_power = variance * (standard_errors(alpha, max(2, self.count)) / self.mean) ** 2
-        num_different = math.ceil(1 - math.log2(alpha))
-        return round_up(min(MOST_NEEDED, max(by_power, num_different * self.count / len(self.values))))
+        num_different, step = math.ceil(1 - math.log2(alpha)), _half_step(self.values)
+        needed = float(MOST_NEEDED)
+        # Student's quantiles are those of the number needed, which settles
+        for _ in range(12):
+            errors = standard_errors(alpha, max(num_different, needed)) * self.spread
+            root = (errors + math.sqrt(errors**2 + 4 * distance * step)) / (2 * distance)
+            needed = min(MOST_NEEDED, root**2)
+        return round_up(max(needed, num_different * self.count / len(self.values)))
 
 
 def paired_test(differences: Floats) -> PairedTest:
@@ -111,6 +126,7 @@ def paired_test(differences: Floats) -> PairedTest:
     return PairedTest(
         mean=float(differences.mean()),
         count=len(differences),
+        spread=spread(differences),
         values=values,
         p_value=min(1.0, 2 * _tail(values)),
     )
@@ -214,6 +230,8 @@ def _subset_sums(values: Floats) -> Floats:
 def _half_step(values: Floats) -> float:
     """Return half the distance of two neighbouring sums of flips; 0 if they are on no lattice."""
     sizes = np.unique(np.round(np.abs(values), SUM_DIGITS))
+    if len(sizes) < 2:
+        return float(sizes.sum())
     if len(sizes) > MAX_STEPS:
         return 0.0
     steps = np.arange(1, MAX_STEPS + 1)
