@@ -152,11 +152,11 @@ def _advice(members: Sequence[Any], value: Any, key: str) -> str:
     member = members[0]
     if not isinstance(value, str) or len(value) > 80 or not value.isprintable():
         return f". Write '{value}'" if member is str and isinstance(value, int | float) else ""
-    if typing.get_origin(member) is typing.Literal:
-        near = nearest(value, typing.get_args(member))
-        return f". Did you mean {near}?" if near else ""
-    if typing.get_origin(member) is list and not is_config(typing.get_args(member)[0]):
-        return f". Write {key}: [{value}]"
+    choices = typing.get_args(member) if typing.get_origin(member) is typing.Literal else ()
+    if typing.get_origin(member) is list and not is_config(item := typing.get_args(member)[0]):
+        is_choice = value in (typing.get_args(item) or [value])
+        has_form = item not in FORMS or not isinstance(FORMS[item](Written(value)), str)
+        return f". Write {key}: [{value}]" if is_choice and has_form else _advice([item], value, key)
     if typing.get_origin(member) is dict:
         return f". Write {key}.NAME: {value}"
     if is_config(member):
@@ -167,5 +167,5 @@ def _advice(members: Sequence[Any], value: Any, key: str) -> str:
     is_text = getattr(value, "is_quoted", True)
     if member in FORMS and is_text and not isinstance(FORMS[member](Written(value)), str):
         return f". Write {value} without quotes"
-    near = nearest(value, ("true", "false")) if member is bool else None
+    near = nearest(value, ("true", "false") if member is bool else choices)
     return f". Did you mean {near}?" if near else ""
