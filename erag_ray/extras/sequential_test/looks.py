@@ -22,6 +22,8 @@ from erag_ray.measures.agreement import Clusters
 
 MIN_DIFFERENT = 10
 """There is no interval while fewer queries differ: a mean of almost only zeros is not yet normal."""
+SAME = 1e-9
+"""Squares around the mean, relative to its own, that are rounding."""
 NUM_POINTS = 401
 """Of the grid on which a boundary is worked out; with more its values do not change in the fourth digit."""
 NEVER_SPENT = 1e-12
@@ -81,11 +83,13 @@ def look(
     degrees = np.maximum(units - 1, 1)
     spreads = np.sqrt(np.maximum(deviations, 0) / degrees)
     # Student's quantile of the same tail: the spread is estimated too
-    factors = stats.t.isf(stats.norm.sf(np.asarray(critical, np.float64)), degrees)
+    tails = stats.norm.sf(np.asarray(critical, np.float64))
     with np.errstate(invalid="ignore"):
-        halves = np.where(
-            num_different >= MIN_DIFFERENT, factors * spreads / np.sqrt(units) * (units / ends), np.inf
-        )
+        halves = stats.t.isf(tails, degrees) * spreads / np.sqrt(units) * (units / ends)
+    # where all are equal so far, as wide as the share of other ones that may not have come yet (as in `PairedTest`)
+    unseen = (1 - (2 * tails) ** (1 / units)) * (np.maximum(1.0, np.abs(means)) + np.abs(means))
+    halves = np.where(deviations <= SAME * ends * means**2, unseen, halves)
+    halves = np.where(num_different >= MIN_DIFFERENT, halves, np.inf)
     return Looks(means=means, lows=means - halves, highs=means + halves)
 
 
