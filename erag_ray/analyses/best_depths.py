@@ -29,8 +29,8 @@ def best_depths(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     """BEST_DEPTHS: how many documents serve the reader best in each run, of ties the fewest.
 
     ``difference`` is the mean utility at that depth minus the one at the deepest lists, paired over queries. Its
-    interval is at the level alpha divided by the numbers of runs and of depths to choose from (Bonferroni), so that all
-    of a reader hold together. A score that is neither better nor worse with more has no best depth but the deepest.
+    interval, null if they are one, is at alpha divided by the numbers of runs and of depths to choose from
+    (Bonferroni). A score that is neither better nor worse with more has no best depth but the deepest.
     """
     rows: list[Row] = []
     for columns in datasets:
@@ -57,7 +57,8 @@ def _best_depth(utilities: Mapping[int, Floats], sign: int, level: float, cluste
     differences = paired_differences(table[best], table[depths.index(max(depths))])
     differences[~is_judged] = np.nan
     test = paired_test(by_cluster(differences, clusters))
-    interval = test.interval(level) if test.count > 1 else (None, None)
+    is_another = depths[best] != max(depths)
+    interval = test.interval(level) if is_another and test.count > 1 else (None, None)
     return (depths[best], max(depths), test.mean, *interval, int(is_judged.sum()))
 
 

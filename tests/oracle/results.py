@@ -257,7 +257,7 @@ def best_depths(part: Part) -> Iterator[Row]:
         tested = chance.by_cluster([one for one in pairs if one is not None], part.clusters_at(places))
         flips = Flips(tested) if places else None
         level = (1 - part.confidence) / (len(runs) * max(1, len(depths) - 1))
-        ends = flips.interval(level) if flips and len(tested) > 1 else (None, None)
+        ends = flips.interval(level) if flips and len(tested) > 1 and best < depths[-1] else (None, None)
         yield (part.dataset, *names, best, depths[-1], flips.mean if flips else None, *ends, len(places))
 
 
