@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -63,17 +62,15 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diag
     for statistic in config.statistics:
         # built-in statistics are valid, and would compile their loops at the first call
         if statistic not in STATISTICS:
-            attempt(diagnostics, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
+            diagnostics.attempt("statistics", agree, [0.0, 1.0], [0.0, 1.0], statistic)
     annotators = [
-        name
-        for name in config.annotators
-        if attempt(diagnostics, "annotators", functools.partial(annotator_named, name))
+        name for name in config.annotators if diagnostics.attempt("annotators", annotator_named, name)
     ]
     _check_auxiliary(config, annotators, diagnostics)
     for score in sorted({*scores, *([config.score] if config.score else [])}):
-        if attempt(diagnostics, "score", functools.partial(score_named, score)):
+        if diagnostics.attempt("score", score_named, score):
             for annotator in annotators:
-                attempt(diagnostics, "measures", functools.partial(_check_measures, config, annotator, score))
+                diagnostics.attempt("measures", _check_measures, config, annotator, score)
             names = [
                 one.name for one in map(annotator_named, annotators) if one.kind and "score" in one.fills
             ]
@@ -185,16 +182,6 @@ def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
     kind = kind_of_labels(annotator, score)
     measures = requested_measures(annotator, config.measures, kind, config.threshold)
     check_measures(measures, kind, config.threshold)
-
-
-def attempt(diagnostics: Diagnostics, key: str, check: Callable[[], object]) -> bool:
-    """Run a check, record its ValueError as an error of a config key, and return whether it passed."""
-    try:
-        check()
-    except ValueError as error:
-        diagnostics.error(f"config key {key}", f"{key}: {error}")
-        return False
-    return True
 
 
 def scores_of(queries: pl.DataFrame) -> list[str]:

@@ -246,27 +246,23 @@ def test_scores_of_predictions_may_be_anything(tmp_path: pathlib.Path) -> None:
     assert entries["score"].to_list() == [1.0, 1e25, None, None, None, None]
 
 
-def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path) -> None:
-    again = [{"wikipedia_id": 1}, {"wikipedia_id": 2}, {"wikipedia_id": "1"}, {"wikipedia_id": 3}]
-    corpus = CORPUS.with_columns(page_id=pl.Series(["1", "2", "3", None]))
-    entries, diagnostics = load("dpr", predictions(tmp_path / "kilt.jsonl", q=again))
-    assert lists_of(resolve_pages(entries, corpus, diagnostics)) == {"q": ["d1", "d2", "d3"]}
-    assert diagnostics.warnings == ("repeated pages in a list, left out (query: page): 1 (q: 1)",)
-
-
-def test_a_text_that_is_no_passage_falls_back_to_the_first_and_is_noted(tmp_path: pathlib.Path) -> None:
-    path = predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p1", "text": "else"}])
-    entries, diagnostics = load("dpr", path)
-    assert lists_of(resolve_pages(entries, CORPUS, diagnostics)) == {"q": ["d1"]}
-    assert diagnostics.errors == ()
-    assert diagnostics.warnings[0].endswith(": 1 (q: p1)")
-
-
-def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
-    pages = [{"wikipedia_id": "p9"}, {"wikipedia_id": "p2"}]
-    entries, diagnostics = load("dpr", predictions(tmp_path / "kilt.jsonl", q=pages))
-    resolve_pages(entries, CORPUS, diagnostics)
-    assert diagnostics.errors == ("run 'dpr', query 'q': page 'p9' has no passage in the passages",)
+@pytest.mark.parametrize(
+    ("pages", "documents", "message"),
+    [
+        ([1, 2, "1"], "d1 d3", "repeated pages in a list, left out (query: page): 1 (q: 1)"),
+        ([9, 2], "d3", "run 'dpr', query 'q': page '9' has no passage in the passages"),
+        ([1], "d1", "equal no passage of their page, whose first passage is used (query: page): 1 (q: 1)"),
+    ],
+)
+def test_pages_that_are_repeated_unknown_or_without_their_text_are_named(
+    pages: list[Any], documents: str, message: str, tmp_path: pathlib.Path
+) -> None:
+    corpus = CORPUS.with_columns(page_id=pl.Series(["1", "1", "2", None]))
+    sources = [{"wikipedia_id": page, **({"text": "else"} if len(pages) == 1 else {})} for page in pages]
+    entries, diagnostics = load("dpr", predictions(tmp_path / "kilt.jsonl", q=sources))
+    assert lists_of(resolve_pages(entries, corpus, diagnostics)) == {"q": documents.split()}
+    (problem,) = (*diagnostics.errors, *diagnostics.warnings)
+    assert problem.endswith(message)
 
 
 BAD_PREDICTIONS: list[tuple[dict[str, Any], str]] = [

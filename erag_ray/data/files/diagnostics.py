@@ -8,7 +8,7 @@ lines are cut.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -52,6 +52,15 @@ class Diagnostics:
     def warning(self, kind: str, *names: str, count: int | None = None) -> None:
         """Record warnings of one kind; ``names`` are ids, ``count`` as in `error`."""
         self._warnings.setdefault(kind, _Kind()).add(names, count)
+
+    def attempt(self, key: str, check: Callable[..., object], *args: object) -> bool:
+        """Run a check, record its ValueError as an error of a config key, and return whether it passed."""
+        try:
+            check(*args)
+        except ValueError as error:
+            self.error(f"config key {key}", f"{key}: {error}")
+            return False
+        return True
 
     def error_rows(self, kind: str, rows: pl.DataFrame, text: str, **values: object) -> None:
         """Record an error for each row: ``text`` with its columns and ``values`` in braces."""

@@ -36,7 +36,7 @@ class IdKeys:
         return [self.first] if self.first in names else self._others_among(names)
 
     def _others_among(self, names: Collection[str]) -> list[str]:
-        groups = ([name for name in names if _normal(name) in keys] for keys in (self.others, self.last))
+        groups = ([name for name in names if plain_key(name) in keys] for keys in (self.others, self.last))
         return next(filter(None, groups), [])
 
     def id_of(self, values: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -142,7 +142,8 @@ def lookalikes(names: Iterable[str]) -> list[str]:
 
 
 @functools.lru_cache(1 << 12)
-def _normal(name: str) -> str:
+def plain_key(name: str) -> str:
+    """Return a key without case and separators: docId, doc_id and Doc ID are docid."""
     return re.sub("[^a-z0-9]", "", str(name).lower())
 
 

@@ -17,6 +17,11 @@ NO_TEXT = pl.lit(None, pl.String())
 """A column of strings that a file lacks."""
 
 
+def is_filled(column: str) -> pl.Expr:
+    """Return whether a column of strings is neither null nor blank."""
+    return pl.col(column).fill_null("").str.strip_chars() != ""
+
+
 def scan_parquet(path: str, diagnostics: Diagnostics) -> ParquetFile | None:
     """Scan the file and add (or replace) the column ``row``, from 1; None, and an error, if it is unreadable."""
     try:

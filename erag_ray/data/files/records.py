@@ -68,8 +68,7 @@ def _whole_json(path: str) -> Any:
         with contextlib.suppress(ValueError, RecursionError):
             json.loads(first)
             return None
-    values = read_json(path, Diagnostics())
-    return values if isinstance(values, list | dict) else None
+    return read_json(path, Diagnostics())
 
 
 def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnostics) -> Iterator[Record]:

@@ -18,7 +18,7 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import TEXT_FORM, TEXT_KEYS, Document, document_of
 from erag_ray.data.files.ids import DOCUMENT_IDS, ID_FORM, IdKeys
 from erag_ray.data.files.jsonl import Paths, Record, listed
-from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, scan_parquet
+from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, is_filled, scan_parquet
 from erag_ray.data.files.records import TABLE, read_records
 from erag_ray.data.files.squad import page_key, page_keys
 from erag_ray.store.files import is_folder
@@ -157,7 +157,7 @@ def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection | Non
     if file is None:
         return
     frame = file.frame.select("row", **_columns(file))
-    has_id = pl.col("doc_id").fill_null("").str.strip_chars() != ""
+    has_id = is_filled("doc_id")
     has_text = pl.col("text").is_not_null()
     is_blank = pl.col("text").str.strip_chars() == ""
     checked = file.collect(frame.select("row", "doc_id", has_id=has_id, has_text=has_text, is_blank=is_blank))

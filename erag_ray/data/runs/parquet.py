@@ -6,7 +6,7 @@ import polars as pl
 
 from erag_ray.data.files.documents import TEXT_KEYS, numbered_id, text_id, unread_id
 from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, lookalikes
-from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, scan_parquet
+from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, is_filled, scan_parquet
 from erag_ray.data.runs.entries import (
     ENTRY_COLUMNS,
     RunFile,
@@ -80,8 +80,8 @@ def _checked(file: RunFile, table: pl.DataFrame) -> pl.DataFrame:
     has_rank = "rank" in table.columns
     document = "text" if "text" in table.columns else "doc_id"
     is_good = {
-        "query_id is missing": _is_filled("query_id"),
-        f"{document} is missing": _is_filled(document),
+        "query_id is missing": is_filled("query_id"),
+        f"{document} is missing": is_filled(document),
         "score is not a finite number": pl.col("score").is_finite().fill_null(has_rank),
         **({"rank is missing": pl.col("rank").is_not_null()} if has_rank else {}),
         "seconds is not a finite number of at least 0": _is_duration().fill_null(True),
@@ -93,10 +93,6 @@ def _checked(file: RunFile, table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(*is_good.values())
 
 
-def _is_filled(column: str) -> pl.Expr:
-    return pl.col(column).fill_null("").str.strip_chars() != ""
-
-
 def _is_duration() -> pl.Expr:
     return pl.col("seconds").is_finite() & (pl.col("seconds") >= 0)
 
@@ -106,17 +102,17 @@ def _found_nothing(table: pl.DataFrame) -> pl.Series:
     if "rank" not in table.columns:
         return pl.repeat(False, table.height, eager=True)
     texts = [name for name in ("doc_id", "text") if name in table.columns]
-    has_document = pl.any_horizontal(_is_filled(name) for name in texts)
+    has_document = pl.any_horizontal(is_filled(name) for name in texts)
     return table.select(((pl.col("rank") == 0) & ~has_document & _is_duration()).fill_null(False)).to_series()
 
 
 def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
     """Give each document without an id the hash of its title and text."""
-    if table.select(_is_filled("doc_id").all()).item():
+    if table.select(is_filled("doc_id").all()).item():
         return table
     hashes = [text_id(title, text) for title, text in table.select("title", "text").iter_rows()]
     text_ids = pl.Series(hashes, dtype=pl.String)
-    hashed = table.with_columns(hashed=pl.when(~_is_filled("doc_id")).then(text_ids))
+    hashed = table.with_columns(hashed=pl.when(~is_filled("doc_id")).then(text_ids))
     order = "rank" if "rank" in table.columns else "row"
     counts = hashed.select(pl.col("hashed").cum_count().over("query_id", "hashed", order_by=order))["hashed"]
     pairs = zip(hashed["hashed"], counts, strict=True)

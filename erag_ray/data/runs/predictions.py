@@ -67,11 +67,10 @@ def _entry(source: dict[str, Any], record: Record) -> _Entry:
     except ValueError as error:
         record.fault("wrong ids", str(error))
         return None, None, None, None
-    text = source.get("text")
     if doc_id is None and page_id is None:
         record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
     page = page_key(page_id) if page_id is not None else None
-    page_text = text if isinstance(text, str) and page is not None else None
+    page_text = source["text"] if page is not None and isinstance(source.get("text"), str) else None
     return doc_id, finite(source.get("score")), page, page_text
 
 

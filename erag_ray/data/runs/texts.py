@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
+from erag_ray.data.files.parquet import is_filled
 from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
 from erag_ray.store.schemas import RETRIEVAL_SECONDS
 
@@ -67,19 +68,15 @@ def with_texts(corpus: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnos
     rows = pl.concat([of_files.select(columns), of_lists.select(columns)])
     for noun in ("text", "title"):
         _report_differing(rows, noun, diagnostics)
-    titled = pl.col("title").filter(_is_titled()).first().fill_null("")
+    titled = pl.col("title").filter(is_filled("title")).first().fill_null("")
     values = (pl.col("page_id").drop_nulls().first(), titled, pl.col("text").first())
     first = rows.group_by("doc_id", maintain_order=True).agg(*values)
     return first.select(CORPUS_COLUMNS.names()).cast(CORPUS_COLUMNS)
 
 
-def _is_titled() -> pl.Expr:
-    return pl.col("title").fill_null("").str.strip_chars() != ""
-
-
 def _report_differing(rows: pl.DataFrame, noun: str, diagnostics: Diagnostics) -> None:
     """Record an error for each id with two values in the column ``noun``: both, and where they come from."""
-    known = (rows if noun == "text" else rows.filter(_is_titled())).select("doc_id", noun, *SOURCE)
+    known = (rows if noun == "text" else rows.filter(is_filled("title"))).select("doc_id", noun, *SOURCE)
     values = known.unique(["doc_id", noun], keep="first", maintain_order=True)
     differing = values.filter(pl.col("doc_id").is_duplicated()).group_by("doc_id", maintain_order=True)
     firsts = differing.head(2).partition_by("doc_id", maintain_order=True)

@@ -112,10 +112,7 @@ def _load(
         return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
     loaded, given_passages = _questions(examples, diagnostics)
     for score in loaded.queries["score"].unique().sort():
-        try:
-            score_named(score)
-        except ValueError as error:
-            diagnostics.error("config key score", f"{name}.score: {error}")
+        diagnostics.attempt(f"{name}.score", score_named, score)
         if score in JUDGED:
             text = f"{score} needs a judge, and training has none. Choose another score, such as match"
             diagnostics.error("config key score", f"{name}.score: {text}")
