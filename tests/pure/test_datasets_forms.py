@@ -42,18 +42,21 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"answers": SQUAD}, ["Ruhr", "the Ruhr"], ""),
     ({"answers": [{"text": "Ruhr"}, {"text": "Lenne"}]}, ["Ruhr", "Lenne"], ""),
     ({"answer": {"value": "Ruhr", "aliases": ["Lenne"], "normalized_aliases": ["x"]}}, ["Ruhr", "Lenne"], ""),
-    ({"answers": "['Ruhr', 'Lenne']"}, ["Ruhr", "Lenne"], "answers that are a list"),
+    *(
+        ({"answers": answers}, ["Ruhr", "Lenne"], "")
+        for answer in ({name: "Ruhr", "aliases": ["Lenne"]} for name in ("value", "text", "answer"))
+        for answers in (answer, [answer])
+    ),
     ({"answers": "['Ruhr' 'Len ne'\n 'O\\'Hara']"}, ["Ruhr", "Len ne", "O'Hara"], "answers that are a list"),
     ({"answers": "array(['Ruhr', \"O'Hara\"], dtype=object)"}, ["Ruhr", "O'Hara"], "answers that are a list"),
-    ({"answers": '["Ruhr", "Lenne"]'}, ["Ruhr", "Lenne"], "answers that are a list"),
-    ({"answers": "('Ruhr', 'Lenne')"}, ["Ruhr", "Lenne"], "answers that are a list"),
-    ({"answers": ["['Ruhr', 'Lenne']"]}, ["Ruhr", "Lenne"], "answers that are a list"),
-    ({"answers": json.dumps(SQUAD)}, ["Ruhr", "the Ruhr"], "answers that are a list"),
-    ({"answers": str(SQUAD)}, ["Ruhr", "the Ruhr"], "answers that are a list"),
+    *(({"answers": form(SQUAD)}, ["Ruhr", "the Ruhr"], "answers that are a list") for form in (json.dumps, str)),
     ({"answers": "{'text': array(['Ruhr'], dtype=object), 'answer_start': array([3], dtype=int32)}"},
      ["Ruhr"], "answers that are a list"),
-    ({"answers": "{'Ruhr', 'Lenne'}"}, ["Ruhr", "Lenne"], "answers that are a list"),
-    ({"answers": "[np.str_('Ruhr'), np.str_('Lenne')]"}, ["Ruhr", "Lenne"], "answers that are a list"),
+    *(
+        ({"answers": text}, ["Ruhr", "Lenne"], "answers that are a list")
+        for text in ("['Ruhr', 'Lenne']", '["Ruhr", "Lenne"]', "('Ruhr', 'Lenne')", "{'Ruhr', 'Lenne'}",
+                     ["['Ruhr', 'Lenne']"], "[np.str_('Ruhr'), np.str_('Lenne')]")
+    ),
     # other forms of aliases are read, other fields named
     ({"answer": "Ruhr river", "answerAliases": ["Ruhr"]}, ["Ruhr river", "Ruhr"], ""),
     ({"answer": "Ruhr river", "answer_alias": "Ruhr"}, ["Ruhr river", "Ruhr"], ""),
@@ -75,14 +78,16 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ),
     ({"answers": ["none", "20.05", "Nan"]}, ["none", "20.05", "Nan"], ""),
     # only what is certain
-    ({"answers": "{Ruhr, Lenne}"}, ["{Ruhr, Lenne}"], "answers that look like a list"),
-    ({"answers": "<StringArray>\n['Ruhr']"}, ["<StringArray>\n['Ruhr']"], "answers that look"),
-    ({"answers": "[Ruhr, Lenne]"}, ["[Ruhr, Lenne]"], "look like a list and are kept as one text"),
-    ({"answers": "Ruhr; Lenne"}, ["Ruhr; Lenne"], ""),
-    ({"answers": "('Ruhr')"}, ["('Ruhr')"], ""),
-    ({"answers": "[1, 2]"}, ["[1, 2]"], "answers that look like a list"),
-    ({"answers": "{Ruhr}"}, ["{Ruhr}"], ""),
-    *(({"answers": text}, [text], "answers that look like") for text in ("Ruhr|Lenne", "Ruhr || L", "['Ruhr', 'Le")),
+    *(
+        ({"answers": text}, [text], "")
+        for text in ("('Ruhr')", "{Ruhr}", "AC/DC", "9/11 attacks", "24 km/h", "see https://a.de/b", "Ruhr;")
+    ),
+    ({"answers": ["Ruhr / Lenne", "Ruhr"]}, ["Ruhr / Lenne", "Ruhr"], ""),
+    *(
+        ({"answers": text}, [text], "answers that look like a list and are kept as one text")
+        for text in ("Ruhr|Lenne", "Ruhr || L", "['Ruhr', 'Le", "Ruhr; Lenne", "Ruhr;Lenne", "Ruhr/the Ruhr", "Ru / Le",
+                     "{Ruhr, Lenne}", "[Ruhr, Lenne]", "[1, 2]", "<StringArray>\n['Ruhr']")
+    ),
 ]  # fmt: skip
 IMPOSSIBLE: list[Any] = [
     {"text": [], "answer_start": []},
@@ -165,7 +170,7 @@ def test_answers_of_kilt_and_beir_stand_in_several_places(tmp_path: pathlib.Path
         ({"correct_answers": "Ruhr"}, "no answer. Set question_fields: {answers: correct_answers}"),
         ({"answers": "[]"}, "query 'q7' has no answer. If there is none, mark it is_impossible"),
         ({"output": "Ruhr"}, "if it is in one of id, question, output, set question_fields: {answers: NAME}"),
-        ({"answers": [{"answer": "Ruhr"}]}, "answer {'answer': 'Ruhr'} must be a string"),
+        ({"answers": [{"name": "R", "aliases": ["r"]}]}, "answer {'name': 'R', 'aliases': ['r']} must be a"),
         ({"answers": ["Ruhr", None]}, "answer None must be a string"),
         ({"answer": "Ruhr", "ground_truths": ["Lenne"]}, "ground_truths is not among its answers"),
         (

@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from erag_ray.data.files.ids import shown
+from erag_ray.data.files.ids import plain_key, shown
 
 FIELDS = ("answer", "answers")
 ALTERNATIVES = ("golden_answers", "possible_answers")
 """FlashRAG and PopQA: read if none of `FIELDS` is there."""
 TRUTHS = ("ground_truth", "ground_truths")
 """Gold answers of logs, in which ``answer`` is what a system has answered."""
+FORMS_IN = ("text", "value", "answer")
+"""SQuAD and MKQA, TriviaQA, ComplexWebQuestions: where an object has an answer, with others in ``aliases``."""
 UNREAD = (*TRUTHS, "gold", "golds", "reference", "references", "target", "targets", "obj", "alt_ans")
 """Names under which other datasets have answers, besides those of `_ANSWERS`: they are named, not read."""
 _ANSWERS = re.compile(
@@ -25,7 +27,7 @@ _MARKS = {
     **dict.fromkeys(("isimpossible", "isunanswerable", "unanswerable"), ("true", "1", "1.0", "yes")),
     **dict.fromkeys(("isanswerable", "answerable"), ("false", "0", "0.0", "no")),
 }
-"""Fields that mark a question without an answer, by `_plain` -> their values then, as text."""
+"""Fields that mark a question without an answer, by `plain_key` -> their values then, as text."""
 READ = (*FIELDS, *ALTERNATIVES)
 FACTS_FIELD = "answers_all"
 """Gold answers that each say another thing."""
@@ -39,6 +41,8 @@ _UNREAD_LIST = re.compile(
     r"frozenset\(|<\w+Array>\s|shape: \(\d+,\)\s|\w*Index\(\[|\[['\"]|[^|\t]{1,80}(?:[|\t]+[^|\t]{1,80})+\Z"
 )
 """Lists that are not read: printed by a library, cut off, or with ``|`` or tabs between the answers."""
+_JOINED = re.compile(r"(?=.*[; ])(?!.*//)[^/;]{2,80}(?:[/;][^/;]{2,80})+", re.DOTALL)
+"""An only answer that may be several, as EVOUNA joins them: ``Ann/Ann B.``, ``Ann; Bob``; not ``AC/DC``, ``9/11``."""
 EMPTY_CELL = r"^(?:nan|NaN|NaT|None|null|NULL|NA|N/A|n/a|#N/A|<NA>)$"
 """Texts that pandas and spreadsheets write for a missing value; each may also be an answer."""
 NO_ANSWER = r"^(?i:no answer present|cannotanswer|unanswerable|not answerable)\.?$"
@@ -64,7 +68,7 @@ class GoldAnswers(NamedTuple):
 def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:
     """Return the answers under `FIELDS`, with aliases (`is_alias`), else under the first of `ALTERNATIVES` with any.
 
-    A field is a string, a list, or an object of SQuAD (``text``) or TriviaQA (``value``, ``aliases``). Lists that
+    A field is a string, a list, an object with one of `FORMS_IN` and ``aliases``, or a list of these. Lists that
     became text on their way through a CSV file (of Python, NumPy or JSON) are read as lists, and noted.
     """
     notes: dict[str, None] = {}
@@ -74,6 +78,8 @@ def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:
     else:
         alternatives = (list(_forms(values.get(name), notes)) for name in ALTERNATIVES)
         answers = next(filter(None, alternatives), [])
+    if len(answers) == 1 and _JOINED.fullmatch(str(answers[0]).strip()):
+        notes[KEPT_AS_TEXTS] = None
     unread = unread_fields(values, answers)
     if answers and unread:
         advice = f"Set question_fields: {{answers: {unread[0]}}} to read it instead"
@@ -85,7 +91,7 @@ def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:
 
 def is_impossible(values: Mapping[str, Any]) -> bool:
     """Return whether an object marks its question as one without an answer."""
-    marked = ((value, _MARKS.get(_plain(name))) for name, value in values.items())
+    marked = ((value, _MARKS.get(plain_key(name))) for name, value in values.items())
     return any(marks is not None and str(value).lower() in marks for value, marks in marked)
 
 
@@ -96,16 +102,12 @@ def aliases_in(values: Mapping[str, Any]) -> list[Any]:
 
 def is_alias(name: str) -> bool:
     """Return whether a field has further forms of the answers: ``answer_aliases``, ``answerAlias``."""
-    return _plain(name) in ("answeraliases", "answeralias")
-
-
-def _plain(name: str) -> str:
-    return str(name).lower().replace("_", "")
+    return plain_key(name) in ("answeraliases", "answeralias")
 
 
 def unread_fields(values: Mapping[str, Any], answers: list[Any]) -> list[str]:
     """Return the fields that hold other answers under a known name."""
-    names = [name for name in values if name in UNREAD or _ANSWERS.match(_plain(name))]
+    names = [name for name in values if name in UNREAD or _ANSWERS.match(plain_key(name))]
     others = {name: list(_forms(values[name], {})) for name in names}
     texts = {answer.strip().lower() for answer in answers if isinstance(answer, str)}
     return [
@@ -123,13 +125,9 @@ def _forms(value: Any, notes: dict[str, None], *, is_item: bool = False) -> Iter
     if isinstance(value, list | tuple) and not is_item:
         for item in value:
             yield from _forms(item, notes, is_item=not isinstance(item, str))
-    elif isinstance(value, Mapping) and "text" in value and not is_item:
-        yield from _forms(value["text"], notes)
-    elif isinstance(value, Mapping) and ("value" in value or "aliases" in value):
-        yield from _forms(value.get("value"), notes)
+    elif isinstance(value, Mapping) and (names := [name for name in FORMS_IN if name in value]):
+        yield from _forms(value[names[0]], notes, is_item=is_item)
         yield from _forms(value.get("aliases"), notes)
-    elif isinstance(value, Mapping) and is_item:
-        yield value.get("text", value)
     elif value is not None or is_item:
         yield value
 
@@ -147,7 +145,7 @@ def _of_text(value: Any) -> tuple[Any, str]:
         parsed = json.loads(plain)
     except (ValueError, RecursionError):
         parsed = _literal(plain)
-    is_object = isinstance(parsed, dict) and {*parsed} & {"text", "value", "aliases"}
+    is_object = isinstance(parsed, dict) and {*parsed} & {*FORMS_IN}
     if is_object or (isinstance(parsed, list) and all(isinstance(item, str) for item in parsed)):
         return parsed, READ_AS_LISTS
     return value, KEPT_AS_TEXTS if text[0] == "[" or (text[0] == "{" and "," in text) else ""
