@@ -248,6 +248,8 @@ def test_files_of_questions_have_many_forms(tmp_path: pathlib.Path) -> None:
     [
         ("q.json", '{\n"Data": [{"Question": "?"}]}', ":1: one JSON object over several lines, with the keys Data. "
          "Write one object a line (JSON Lines), or a list of objects"),
+        ("q.json", '{"data": [{"question": "?"}]}', ': not in the format of SQuAD: it has no list "data" of objects'),
+        ("q.tsv", "7\tWhich river?\nDL-8\twhy\n", ": questions like '7' are ids. Two columns are question and"),
         ("q.json", "[1]", ": item 1 is a int where an object is expected"),
         ("q.tsv", "a\tb\tc\td\n", ":1: 4 columns between tabs; expected question, answers or id, question, answers."),
         ("q.jsonl", "no JSON\n", ":1: not JSON"),
@@ -344,6 +346,7 @@ def test_qrels_with_other_names_of_columns(header: str, grade: float, tmp_path: 
         ),
         ("topic\tarticle\tuse\nq7\td1\t1\n", "a header without known names of all three columns: topic, article,"),
         ("query_id,doc_id,score,relevance\nq,d,1,1\n", {"q": ("d",)}),
+        ("qid,docid,docno,label\nq,5,d,1\n", {"q": ("d",)}),
         ("query_id,doc_id,score,relevance\nq,d,0,1\n", "several grades: score, relevance"),
     ],
 )  # fmt: skip

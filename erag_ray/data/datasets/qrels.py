@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.ids import identifier, shown
+from erag_ray.data.files.ids import identifier, plain_key, shown
 from erag_ray.data.files.jsonl import FIELD, Record, read_lines
 from erag_ray.data.files.records import read_records
 from erag_ray.store.huggingface import is_dataset
@@ -22,7 +22,7 @@ from erag_ray.store.huggingface import is_dataset
 _WHOLE = re.compile(r"([+-]?[0-9]{1,18})(?:\.0+)?")
 ROLES = {
     "query-id": ("queryid", "qid", "query", "questionid", "topic", "topicid"),
-    "corpus-id": ("corpusid", "docid", "docno", "document", "documentid", "doc", "pid", "passageid", "did"),
+    "corpus-id": ("corpusid", "docno", "docid", "document", "documentid", "doc", "pid", "passageid", "did"),
     "score": ("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "relevant"),
 }
 """Field of MTEB's qrels -> names of it in other files, without case and separators."""
@@ -58,7 +58,7 @@ def read_qrels(paths: list[str], diagnostics: Diagnostics) -> Qrels:
 @functools.lru_cache(1 << 10)
 def _names_of(columns: tuple[str, ...]) -> list[str]:
     """Return the columns of query, document and grade, by `ROLES`; "" for one that is not there."""
-    plain = {re.sub("[^a-z0-9]", "", column.lower()): column for column in columns}
+    plain = {plain_key(column): column for column in columns}
     return [next((plain[name] for name in names if name in plain), "") for names in ROLES.values()]
 
 

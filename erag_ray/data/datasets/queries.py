@@ -39,6 +39,8 @@ COLUMNS = {
 TAB_COLUMNS = (("question", "answers"), ("id", "question", "answers"))
 """Columns of tab-separated questions without a header: DPR's, and with an id before."""
 
+_LIKE_ID = re.compile(r"[\w.:#/-]*\d[\w.:#/-]*", re.ASCII)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedQueries:
@@ -105,10 +107,7 @@ def load_queries(
         InputError: ``format`` is unknown, or user code raised. Bad input does not raise: it goes to ``diagnostics``.
     """
     files, num_before = listed(paths), diagnostics.num_errors
-    try:
-        check_language(language or ENGLISH)
-    except ValueError as error:
-        diagnostics.error("config key language", f"language: {error}")
+    if not diagnostics.attempt("language", check_language, language or ENGLISH):
         language = None
     paths_of_clusters = {clusters: "clusters"} if clusters else {}
     loading = _Loading(
@@ -128,11 +127,16 @@ def load_queries(
             for record in read_squad(path, diagnostics):
                 loading.add(record, "klue" if "guid" in record.values else "squad")
         else:
+            num_known = len(loading.questions)
             for record in read_records(path, diagnostics, columns=TAB_COLUMNS):
                 if fields:
                     loading.add(with_fields(record, fields), "plain")
                 else:
                     loading.add(record, *formats_of(record))
+            new = loading.questions[num_known:]
+            if new and all(question.is_unnamed and _LIKE_ID.fullmatch(question.text) for question in new):
+                text = f"{path}: questions like {shown(new[0].text)} are ids. Two columns are question and answers,"
+                diagnostics.error("ids for questions", f"{text} three are id, question and answers")
     if diagnostics.num_errors == num_before:
         loading.filters.check()
         loading.slices.check()

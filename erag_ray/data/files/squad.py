@@ -87,9 +87,10 @@ def _articles(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
     num_before = diagnostics.num_errors
     content = read_json(path, diagnostics)
     data = content.get("data") if isinstance(content, dict) else None
-    if isinstance(data, list) and all(isinstance(article, dict) for article in data):
+    if isinstance(data, list) and all(isinstance(one, dict) and "paragraphs" in one for one in data):
         return data
     if diagnostics.num_errors == num_before:
-        text = f'{path}: not in the format of SQuAD: it has no list of objects "data"'
+        text = f'{path}: not in the format of SQuAD: it has no list "data" of objects with "paragraphs". '
+        text += "Write other records as one list, without an object around it"
         diagnostics.error(f"wrong {path}", text)
     return []
