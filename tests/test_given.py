@@ -210,6 +210,7 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
         ),
         ([], ["outputs: there is none in", "outputs.jsonl.gz"]),
         ([{**FIRST, "query_id": "q77"}], ["outputs", "none is of one of the questions", "'q77'"]),
+        ([{**FIRST, "doc_id": 0}], ["all have the doc_id of a document in no list", "(q1: 0)"]),
         ([DOCUMENTS], ["passages", "d1"]),
     ],
 )

@@ -159,7 +159,11 @@ def used_outputs(
     of_one = used.filter(run_id="")
     unlisted = of_one.join(of_lists, on=["query_id", "doc_id"], how="anti", maintain_order="left")
     text = "outputs: documents that are in no list of their question, whose outputs are not used"
-    diagnostics.warn_each(text, unlisted.select(pl.format("{}: {}", "query_id", "doc_id")).to_series())
+    names = unlisted.select(pl.format("{}: {}", "query_id", "doc_id")).to_series()
+    diagnostics.warn_each(text, names)
+    if used.height and unlisted.height == used.height:
+        text = f"outputs: all have the doc_id of a document in no list of their question ({names[0]}). Leave it out"
+        diagnostics.error("outputs of other documents", f"{text} of the outputs of systems")
     return used.join(unlisted, on=list(GIVEN.key), how="anti", maintain_order="left")
 
 
