@@ -184,7 +184,7 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
             [{"query_id": "q1", "doc_id": "d1", "output": text} for text in "xy"],
             [":2", "document 'd1'", "repeats"],
         ),
-        ([{"query_id": "q1", "run": "a"}], [":1", "no output", "null"]),
+        ([{"query_id": "q1", "run": "a"}], [":1", "no output", "call it output", "null"]),
         ([{"run": "a", "output": "x"}], [":1", "query_id is missing"]),
         ([{"query_id": "q1", "output": "x"}], [":1", "run_id is missing"]),
         ([{**FIRST, "output": 3}], [":1", "output is 3"]),
@@ -224,12 +224,12 @@ def test_what_is_wrong_with_outputs_is_named(tiny: Tiny, records: Any, words: An
 
 
 def test_outputs_of_lists_and_of_documents_are_used_and_the_others_are_counted(tiny: Tiny) -> None:
-    record = {**FIRST, "doc_id": None, "contexts": ["x"], "num_output_tokens": 5.0}
+    record = {**FIRST, "doc_id": None, "sources": ["x"], "num_output_tokens": 5.0}
     of_one = [{"query_id": "q1", "run": None, "doc_id": name, "output": "x"} for name in ("d1", "d9")]
     inputs = prepare(with_outputs(tiny, [record, {**FIRST, "query_id": "elsewhere"}, *of_one]).config)
     assert set(inputs.given.select("run_id", "doc_id").rows()) == {("", "d1"), (FIRST["run"], "")}
     notes = "\n".join(inputs.notes)
-    assert "outputs: lists in the field contexts, which is not read (documents is), queries: 1 (q1)" in notes
+    assert "outputs: lists in the field sources, which is not read (documents is), queries: 1 (q1)" in notes
     assert "outputs: questions outside the sample, whose outputs are not used: 1 (elsewhere)" in notes
     assert "documents that are in no list of their question, whose outputs are not used: 1 (q1: d9)" in notes
 

@@ -271,7 +271,7 @@ def test_corrected_means_are_those_of_people() -> None:
         ([{"query_id": "q1", "run": "a", "verdict": 1, "depth": -1}], [":1", "depth is -1"]),
         (
             [{"query_id": "q1", "run": "a", "verdict": 1}] * 2,
-            [":2", "repeats the verdict at", "name each annotator"],
+            [":2", "repeats the verdict at", "name each in annotator"],
         ),
         ([{"query_id": "q1", "run": "a", "verdict": 1, "annotator": one} for one in ("7", 7.0)], ["by '7'"]),
     ],

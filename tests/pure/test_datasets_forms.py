@@ -44,7 +44,7 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"answer": {"value": "Ruhr", "aliases": ["Lenne"], "normalized_aliases": ["x"]}}, ["Ruhr", "Lenne"], ""),
     *(
         ({"answers": answers}, ["Ruhr", "Lenne"], "")
-        for answer in ({name: "Ruhr", "aliases": ["Lenne"]} for name in ("value", "text", "answer"))
+        for answer in ({"text": None, name: "Ruhr", "aliases": ["Lenne"]} for name in ("value", "text", "answer"))
         for answers in (answer, [answer])
     ),
     ({"answers": "['Ruhr' 'Len ne'\n 'O\\'Hara']"}, ["Ruhr", "Len ne", "O'Hara"], "answers that are a list"),
@@ -70,11 +70,11 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ),
     *(
         ({"answer": "Ruhr", name: ["d1"]}, ["Ruhr"], f"gold passages, it seems, in the field {name}, which")
-        for name in ("gold_docs", "goldDocumentIds", "relevant_docs", "positive_ctxs", "gt_doc_ids", "supporting_docs")
+        for name in ("gold_docs", "goldDocumentIds", "relevant_docs", "positive_ctxs", "gt_doc_ids", "supporting_facts")
     ),
     *(
         ({"answers": ["Ruhr", text]}, ["Ruhr", text], "such as nan, un")
-        for text in ("nan", "N/A", "2020.0", "No Answer Present.")
+        for text in ("nan", "N/A", "2020.0", "No Answer Present.", "<unk>", "invalid question")
     ),
     ({"answers": ["none", "20.05", "Nan"]}, ["none", "20.05", "Nan"], ""),
     # only what is certain

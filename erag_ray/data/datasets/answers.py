@@ -17,7 +17,7 @@ ALTERNATIVES = ("golden_answers", "possible_answers")
 TRUTHS = ("ground_truth", "ground_truths")
 """Gold answers of logs, in which ``answer`` is what a system has answered."""
 FORMS_IN = ("text", "value", "answer")
-"""SQuAD and MKQA, TriviaQA, ComplexWebQuestions: where an object has an answer, with others in ``aliases``."""
+"""SQuAD and MKQA, TriviaQA, ComplexWebQuestions: an object's answer, beside ``aliases``; in Parquet others are null."""
 UNREAD = (*TRUTHS, "gold", "golds", "reference", "references", "target", "targets", "obj", "alt_ans")
 """Names under which other datasets have answers, besides those of `_ANSWERS`: they are named, not read."""
 _ANSWERS = re.compile(
@@ -45,8 +45,8 @@ _JOINED = re.compile(r"(?=.*[; ])(?!.*//)[^/;]{2,80}(?:[/;][^/;]{2,80})+", re.DO
 """An only answer that may be several, as EVOUNA joins them: ``Ann/Ann B.``, ``Ann; Bob``; not ``AC/DC``, ``9/11``."""
 EMPTY_CELL = r"^(?:nan|NaN|NaT|None|null|NULL|NA|N/A|n/a|#N/A|<NA>)$"
 """Texts that pandas and spreadsheets write for a missing value; each may also be an answer."""
-NO_ANSWER = r"^(?i:no answer present|cannotanswer|unanswerable|not answerable)\.?$"
-"""Texts that MS MARCO, QuAC, Qasper and others write for a question without an answer."""
+NO_ANSWER = r"^(?i:no answer present|cannotanswer|unanswerable|not answerable|<unk>|invalid question)\.?$"
+"""Texts that MS MARCO, QuAC, Qasper, TriviaQA, CRAG and others write for a question without an answer."""
 READ_AS_LISTS = "answers that are a list written as text, read as a list, of queries"
 KEPT_AS_TEXTS = "answers that look like a list and are kept as one text, of queries"
 
@@ -126,7 +126,7 @@ def _forms(value: Any, notes: dict[str, None], *, is_item: bool = False) -> Iter
         for item in value:
             yield from _forms(item, notes, is_item=not isinstance(item, str))
     elif isinstance(value, Mapping) and (names := [name for name in FORMS_IN if name in value]):
-        yield from _forms(value[names[0]], notes, is_item=is_item)
+        yield from _forms(value[max(names, key=lambda name: value[name] is not None)], notes, is_item=is_item)
         yield from _forms(value.get("aliases"), notes)
     elif value is not None or is_item:
         yield value

@@ -71,7 +71,7 @@ class Question:
 
 GOLD_FIELD = "gold_doc_ids"
 _LIKE_GOLD = re.compile(
-    r"(?i)(?:gold(?:en)?|relevant|positive|pos|supporting|expected|ground_?truth|gt)_?(?:(?:doc|document|passage|ctx|context)s?(?:_?ids?)?|ids?)"
+    r"(?i)(?:gold(?:en)?|relevant|positive|pos|supporting|expected|ground_?truth|gt)_?(?:(?:doc|document|passage|ctx|context|fact)s?(?:_?ids?)?|ids?)|retrieval_gt"
 )
 """Names under which other files have gold passages."""
 

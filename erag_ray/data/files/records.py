@@ -19,7 +19,7 @@ from erag_ray.store.huggingface import dataset_rows, is_dataset
 _OTHER_NAMES = {*TEXT_KEYS, "query", "answer", "golden_answers", "passage"}
 _TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
 TABLE = re.compile(r"\.(tsv|csv)(\.gz)?$", re.IGNORECASE)
-AS_PARQUET = "Write it as Parquet, such as by polars.read_csv(FILE).write_parquet('FILE.parquet')"
+AS_PARQUET = "Write it as Parquet, by polars.read_csv(FILE, separator=',').write_parquet('FILE.parquet')"
 """What to do with a table of text in a form that is not read."""
 
 
@@ -74,7 +74,7 @@ def _whole_json(path: str) -> Any:
 def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnostics) -> Iterator[Record]:
     if isinstance(values, dict):
         text = f"{path}:1: one JSON object over several lines, with the keys {', '.join([*values][:5])}. "
-        text += "Write one object a line (JSON Lines), or a list of objects"
+        text += "Write one object a line (JSON Lines), or a list of objects; results of BEIR as a TREC run"
         diagnostics.error(f"wrong {path}", text)
         return
     for number, item in enumerate(values, 1):

@@ -95,7 +95,7 @@ def _row(record: Record, depths: Sequence[int], gold_depth: int, runs: Collectio
     item = item_of(record)
     has_no_list = item["run_id"] in ("", NO_PASSAGES)
     if "output" not in values:
-        text = f"no output, only {', '.join(values)}; write null for a missing one"
+        text = f"no output, only {', '.join(values)}; call it output, and write null for a missing one"
         record.fault("records without output", text)
     depth = values.get("depth")
     if item["run_id"] == GOLD_PASSAGES:
@@ -115,7 +115,7 @@ def _row(record: Record, depths: Sequence[int], gold_depth: int, runs: Collectio
     }
 
 
-_LIKE_DOCUMENTS = re.compile(r"(?i).*(?:doc|ctx|context|passage|chunk|retriev)")
+_LIKE_DOCUMENTS = re.compile(r"(?i).*(?:doc|ctx|context|passage|chunk|retriev|search|sources|hits)")
 _Document = tuple[int, str, str | None, str | None, float | None]
 
 

@@ -51,7 +51,7 @@ def load_verdicts(paths: Sequence[str], diagnostics: Diagnostics) -> pl.DataFram
         location = first.setdefault(tuple(row[name] for name in VERDICTS.key), record.location)
         if location != record.location:
             by = f" by {row['rater']!r}" if row["rater"] else ""
-            text = f"query {row['query_id']!r}: repeats the verdict{by} at {location}; name each annotator"
+            text = f"query {row['query_id']!r}: repeats the verdict{by} at {location}; name each in annotator"
             record.fault("repeated verdicts", text)
         if not record.faulty:
             rows.append(row)
