@@ -66,7 +66,7 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     ),
     *(
         ({"answer": "Ruhr", name: ["Lenne"]}, ["Ruhr"], "")
-        for name in ("predicted_answer", "plausible_answers", "answer_type", "answer_start")
+        for name in ("predicted_answer", "plausible_answers", "answer_type", "answer_start", "s_aliases")
     ),
     *(
         ({"answer": "Ruhr", name: ["d1"]}, ["Ruhr"], f"gold passages, it seems, in the field {name}, which")
@@ -370,9 +370,10 @@ def test_a_missing_relative_file_names_the_folder_of_its_path(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("q.jsonl", "q.parquet"):
+    for file in ("q.jsonl", "q.parquet", "who built it"):
         _, (error,), _ = loaded(file)
-        assert error.endswith(f" (looked for in the working folder, {tmp_path})")
+        assert f" (looked for in the working folder, {tmp_path})" in error
+        assert ("Strings are paths; texts go in mappings" in error) == (" " in file)
 
 
 def test_questions_in_memory_with_fields_of_kilt_keep_their_question(tmp_path: pathlib.Path) -> None:

@@ -21,7 +21,7 @@ FORMS_IN = ("text", "value", "answer")
 UNREAD = (*TRUTHS, "gold", "golds", "reference", "references", "target", "targets", "obj", "alt_ans")
 """Names under which other datasets have answers, besides those of `_ANSWERS`: they are named, not read."""
 _ANSWERS = re.compile(
-    r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?\d*$"
+    r"^(?!saliases|.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?\d*$"
 )
 _MARKS = {
     **dict.fromkeys(("isimpossible", "isunanswerable", "unanswerable"), ("true", "1", "1.0", "yes")),
