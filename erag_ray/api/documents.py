@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.api.rows import Row, rows_of
-from erag_ray.data.files.documents import TEXT_KEYS, Document, ListIds, document_of
+from erag_ray.data.files.documents import TEXT_KEYS, Document, ListIds, document_of, finite
 from erag_ray.data.files.ids import (
     DOCUMENT_IDS,
     ROW_QUERY_IDS,
@@ -38,10 +38,10 @@ def run_table(lists: object, name: str) -> pl.DataFrame:
     """Return ranked lists as a run with the columns `COLUMNS`; columns without a value are left out.
 
     Args:
-        lists: ``{query_id: [document, ...]}``, best first, or a frame with ``query_id``, ``doc_id`` and ``rank`` or
-            ``score`` (and ``text``, ``title``, ``seconds``, ``run_id``). A document is an id, ``(id, text)``,
-            ``(id, score)``, ``(id, text, score)``, a mapping with ``id``, ``text``, ``title``, ``score``, or an object
-            of a library.
+        lists: ``{query_id: [document, ...]}``, best first, ``{query_id: {doc_id: score}}``, or a frame with
+            ``query_id``, ``doc_id`` and ``rank`` or ``score`` (and ``text``, ``title``, ``seconds``, ``run_id``). A
+            document is an id, ``(id, text)``, ``(id, score)``, ``(id, text, score)``, a mapping with ``id``, ``text``,
+            ``title``, ``score``, or an object of a library.
         name: of the run.
 
     Raises:
@@ -64,9 +64,13 @@ def _of_mapping(lists: Any, name: str, problems: list[str]) -> Iterator[Row]:
     for key, value in lists.items():
         where, ids = f"{name}[{key!r}]", ListIds()
         documents = value.tolist() if hasattr(value, "tolist") else value
+        # of BEIR, ranx and pytrec_eval: the scores are the order
+        is_scored = isinstance(documents, Mapping) and all(
+            finite(one) is not None for one in documents.values()
+        )
+        documents = list(documents.items()) if is_scored else documents
         if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Sequence | pl.Series):
-            advice = ". Give [(id, score), ...], best first" if isinstance(documents, Mapping) else ""
-            problems.append(f"{where}: a {type(documents).__name__}, not a list of documents{advice}")
+            problems.append(f"{where}: a {type(documents).__name__}, not a list of documents or scores by id")
             continue
         try:
             query_id = checked_id(key, "the question's id")
@@ -79,7 +83,9 @@ def _of_mapping(lists: Any, name: str, problems: list[str]) -> Iterator[Row]:
         for rank, item in enumerate(documents, 1):
             try:
                 document = document_of(item, bare="doc_id")
-                yield _row(document, query_id=query_id, doc_id=ids.next(document), rank=rank)
+                yield _row(
+                    document, query_id=query_id, doc_id=ids.next(document), rank=None if is_scored else rank
+                )
             except ValueError as error:
                 problems.append(f"{where}[{rank - 1}]: {error}")
 

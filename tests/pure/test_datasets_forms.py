@@ -246,8 +246,10 @@ def test_files_of_questions_have_many_forms(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
+        ("q.json", '{\n"q1": "Ruhr"}', ":1: one JSON object over several lines, with the keys q1. "
+         "Write one object a line (JSON Lines), or a list of objects, with the key as query_id or doc_id; scores as"),
         ("q.json", '{\n"Data": [{"Question": "?"}]}', ":1: one JSON object over several lines, with the keys Data. "
-         "Write one object a line (JSON Lines), or a list of objects"),
+         "Write the list Data by itself"),
         ("q.json", '{"data": [{"question": "?"}]}', ': not in the format of SQuAD: it has no list "data" of objects'),
         ("q.tsv", "7\tWhich river?\nDL-8\twhy\n", ": questions like '7' are ids. Two columns are question and"),
         ("q.json", "[1]", ": item 1 is a int where an object is expected"),

@@ -179,7 +179,9 @@ def test_rows_of_frames_are_documents_and_named_indexes_columns(tmp_path: pathli
     assert question_records(asked).records[0]["id"] == "q7"
     texts = [{"qid": 1, "docno": 7, "score": "high"}]
     assert "[0]: score is 'high'; it must be a finite number" in by_python(tmp_path, texts)[1]
-    assert "Give [(id, score), ...], best first" in by_python(tmp_path, {"q1": {"d1": 0.9}})[1]
+    by_id = {"q1": {"a": 1, "b": np.float32(2), "c": 2.0}, "q2": {}}
+    assert by_python(tmp_path, by_id) == ({"q1": ["c", "b", "a"]}, "")
+    assert "a dict, not a list of documents or scores by id" in by_python(tmp_path, {"q1": {"d1": "a"}})[1]
 
 
 def scored(*scores: float | None) -> list[Document]:

@@ -74,7 +74,11 @@ def _whole_json(path: str) -> Any:
 def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnostics) -> Iterator[Record]:
     if isinstance(values, dict):
         text = f"{path}:1: one JSON object over several lines, with the keys {', '.join([*values][:5])}. "
-        text += "Write one object a line (JSON Lines), or a list of objects; results of BEIR as a TREC run"
+        lists = [key for key, value in values.items() if isinstance(value, list) and value[:1] != []]
+        by_key = (
+            "Write one object a line (JSON Lines), or a list of objects, with the key as query_id or doc_id; "
+        )
+        text += f"Write the list {lists[0]} by itself" if len(lists) == 1 else f"{by_key}scores as a TREC run"
         diagnostics.error(f"wrong {path}", text)
         return
     for number, item in enumerate(values, 1):

@@ -17,7 +17,7 @@ import polars as pl
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import TEXT_FORM, TEXT_KEYS, Document, document_of
 from erag_ray.data.files.ids import DOCUMENT_IDS, ID_FORM, IdKeys
-from erag_ray.data.files.jsonl import Paths, Record, listed
+from erag_ray.data.files.jsonl import Paths, listed
 from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, is_filled, scan_parquet
 from erag_ray.data.files.records import TABLE, read_records
 from erag_ray.data.files.squad import page_key, page_keys
@@ -119,22 +119,16 @@ def read_jsonl(path: str, diagnostics: Diagnostics, selection: Selection | None)
 
 def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, Passage]]:
     for record in read_records(path, diagnostics, columns=TAB_COLUMNS):
-        passage = _passage(record)
-        if record.faulty:
+        try:
+            passage = passage_of(document_of(record.values))
+        except ValueError as error:
+            record.fault("wrong passages", str(error))
             continue
         if not passage[3].strip():
             diagnostics.warning("passages without text", passage[0])
         elif TABLE.search(path) and len(passage[2]) > len(passage[3]):
             diagnostics.warning("titles longer than texts (without a header: id, text, title)", passage[0])
         yield record.line, passage
-
-
-def _passage(record: Record) -> Passage:
-    try:
-        return passage_of(document_of(record.values))
-    except ValueError as error:
-        record.fault("wrong passages", str(error))
-        return "", None, "", ""
 
 
 def passage_of(document: Document) -> Passage:

@@ -50,8 +50,8 @@ def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
         record.fault("several lists", text)
     ids = ListIds()
     for source in filled[0] if filled else ():
-        entry = _entry(source, record)
         try:
+            entry = _entry(source)
             ids.check_rank(finite(source.get("rank")))
             if entry[0] is not None:
                 ids.next(Document(entry[0]))
@@ -60,15 +60,11 @@ def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
             record.fault("wrong documents", f"run {name!r}, query {query_id!r}: {error}")
 
 
-def _entry(source: dict[str, Any], record: Record) -> _Entry:
-    try:
-        doc_id, _ = DOCUMENT_IDS.id_of(source)
-        page_id = checked_id(source.get("wikipedia_id"), "wikipedia_id") if doc_id is None else None
-    except ValueError as error:
-        record.fault("wrong ids", str(error))
-        return None, None, None, None
+def _entry(source: dict[str, Any]) -> _Entry:
+    doc_id, _ = DOCUMENT_IDS.id_of(source)
+    page_id = checked_id(source.get("wikipedia_id"), "wikipedia_id") if doc_id is None else None
     if doc_id is None and page_id is None:
-        record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
+        raise ValueError("an entry has neither doc_id, passage_id nor wikipedia_id")
     page = page_key(page_id) if page_id is not None else None
     page_text = source["text"] if page is not None and isinstance(source.get("text"), str) else None
     return doc_id, finite(source.get("score")), page, page_text
