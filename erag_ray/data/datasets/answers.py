@@ -41,7 +41,7 @@ _UNREAD_LIST = re.compile(
     r"frozenset\(|<\w+Array>\s|shape: \(\d+,\)\s|\w*Index\(\[|\[['\"]|[^|\t]{1,80}(?:[|\t]+[^|\t]{1,80})+\Z"
 )
 """Lists that are not read: printed by a library, cut off, or with ``|`` or tabs between the answers."""
-_JOINED = re.compile(r"(?=.*[; ])(?!.*//)[^/;]{2,80}(?:[/;][^/;]{2,80})+", re.DOTALL)
+_JOINED = re.compile(r"(?=.*[; ])(?!.*//)[^/;]{2,40}(?:[/;][^/;]{2,40})+", re.DOTALL)
 """An only answer that may be several, as EVOUNA joins them: ``Ann/Ann B.``, ``Ann; Bob``; not ``AC/DC``, ``9/11``."""
 EMPTY_CELL = r"^(?:nan|NaN|NaT|None|null|NULL|NA|N/A|n/a|#N/A|<NA>)$"
 """Texts that pandas and spreadsheets write for a missing value; each may also be an answer."""
