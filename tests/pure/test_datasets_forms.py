@@ -80,7 +80,7 @@ ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
     # only what is certain
     *(
         ({"answers": text}, [text], "")
-        for text in ("('Ruhr')", "{Ruhr}", "AC/DC", "9/11 attacks", "24 km/h", "see https://a.de/b", f"Ruhr; {'x' * 50}")
+        for text in ("('Ruhr')", "{Ruhr}", "AC/DC", "9/11 attacks", "24 km/h", "see a://a.de/b", f"Ruhr; {'x' * 50}")
     ),
     ({"answers": ["Ruhr / Lenne", "Ruhr"]}, ["Ruhr / Lenne", "Ruhr"], ""),
     *(
