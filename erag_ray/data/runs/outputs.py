@@ -128,7 +128,7 @@ def _check_list(record: Record, row: dict[str, Any], runs: Collection[str], list
     run_id, query_id, documents = row["run_id"], row["query_id"], list(_documents(record))
     if not documents or not run_id:
         for name in filter(_LIKE_DOCUMENTS.match, record.values if run_id and not documents else ()):
-            if isinstance(record.values[name], list) and record.values[name]:
+            if isinstance(record.values[name], list) and record.values[name] and not record.faulty:
                 kind = f"outputs: lists in the field {name}, which is not read (documents is), queries"
                 record.diagnostics.warning(kind, query_id)
         return
