@@ -85,7 +85,7 @@ def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) ->
     ("content", "named"),
     [
         ('{"data": [', "cannot be read"),
-        ('{\n "data": 3}', 'it has no list of objects "data"'),
+        ('{\n "data": 3}', 'it has no list "data" of objects'),
         (
             '{"data": [{"title": "a", "paragraphs": [{"qas": [{"question": "q", "answers": []}]}]}]}',
             "guid is missing",

@@ -19,7 +19,8 @@ def is_uri(path: str) -> bool:
 def searched_in(path: str) -> str:
     """Return where a relative path was looked for, to follow the message that nothing is there; "" for other paths."""
     is_relative = not (is_uri(path) or os.path.isabs(path))
-    hint = ". Strings are paths; texts go in mappings, {'text': ...}" * (" " in path and "/" not in path)
+    is_text = " " in path and os.path.splitext(path)[1] in ("", ".")
+    hint = ". Strings are paths; texts go in mappings, {'text': ...}" * is_text
     return f" (looked for in the working folder, {os.getcwd()}){hint}" if is_relative else ""
 
 
