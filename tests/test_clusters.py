@@ -31,16 +31,7 @@ from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.looks import critical_values, look
 from erag_ray.extras.sequential_test.stage import settle
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.measures.agreement import (
-    by_cluster,
-    mean_intervals,
-    paired_differences,
-    paired_test,
-    permutation_p_values,
-    permutations,
-    resample_weights,
-    share_of,
-)
+from erag_ray.measures import agreement
 from erag_ray.report.load import load
 from erag_ray.store.schemas import CLUSTERS, UTILITY
 from erag_ray.store.tables import TableStore
@@ -75,7 +66,8 @@ def test_intervals_of_clusters_hold_what_they_promise() -> None:
     samples, truth = 1000, 0.1
     held: Counter[str] = Counter()
     ones = {
-        name: resample_weights(len(numbers), 400, 0, of) for name, of in (("", None), ("clusters", numbers))
+        name: agreement.resample_weights(len(numbers), 400, 0, of)
+        for name, of in (("", None), ("clusters", numbers))
     }
     for _ in range(samples):
         a, b = (clustered(generator, SIZES, 0.5) > limit for limit in (0.0, 0.0))
@@ -83,15 +75,15 @@ def test_intervals_of_clusters_hold_what_they_promise() -> None:
         # runs A and B are equal but for a tenth of B's wrong answers
         expected = 0.5 + truth / 2
         for name, weights in (("mean", ones["clusters"]), ("naive mean", ones[""])):
-            [(_, low, high)] = mean_intervals(moved[:, None], weights, 0.95)
+            [(_, low, high)] = agreement.mean_intervals(moved[:, None], weights, 0.95)
             held[name] += low is not None and high is not None and low <= expected <= high
-        differences = paired_differences(moved, b.astype(float))
+        differences = agreement.paired_differences(moved, b.astype(float))
         for name, of in (("difference", numbers), ("naive", None)):
-            low, high = paired_test(by_cluster(differences, of)).interval(0.05)
+            low, high = agreement.paired_test(agreement.by_cluster(differences, of)).interval(0.05)
             held[name] += low <= truth / 2 <= high
-        _, low, high = share_of(moved, 0.95, numbers)
+        _, low, high = agreement.share_of(moved, 0.95, numbers)
         held["share"] += low <= expected <= high
-        _, low, high = share_of(moved, 0.95)
+        _, low, high = agreement.share_of(moved, 0.95)
         held["naive share"] += low <= expected <= high
     shares = {name: count / samples for name, count in held.items()}
     assert all(0.92 < shares[name] < 0.985 for name in ("mean", "difference", "share")), shares
@@ -105,8 +97,8 @@ def test_unrelated_columns_of_clusters_seldom_seem_related(statistic: str) -> No
     for _ in range(samples):
         x, y = np.round(clustered(generator, SIZES, 0.7)), clustered(generator, SIZES, 0.7) > 0
         for name, of in (("clusters", numbers), ("naive", None)):
-            orders = permutations(len(numbers), 199, 0, of)
-            (p_value,) = permutation_p_values(x[:, None], y.astype(float), statistic, orders)
+            orders = agreement.permutations(len(numbers), 199, 0, of)
+            (p_value,) = agreement.permutation_p_values(x[:, None], y.astype(float), statistic, orders)
             rejected[name] += p_value <= 0.05
     assert rejected["clusters"] / samples < 0.09 < 0.2 < rejected["naive"] / samples
 
@@ -159,11 +151,11 @@ def test_other_clusters_cost_no_reading_and_without_them_all_is_as_before(
     config = GateConfig(baseline=clustered.config.out, baseline_run="good", candidate_run="half", margin=0.05)
     decided = compare(config)
     assert decided.decisions["tiny"].low == pytest.approx(
-        paired_test(np.repeat([-1.0, 0.0], 5)).interval(0.1)[0]
+        agreement.paired_test(np.repeat([-1.0, 0.0], 5)).interval(0.1)[0]
     )
     (figure,) = [one for one in figures_of_dataset(load(clustered.config.out), "tiny") if "rank" in one.data]
     bands = {row[0]: row[1:] for row in figure.data.select("run", "share", "low", "high").iter_rows()}
-    assert bands["half"] == share_of(np.repeat([1.0, 0.0], 20), 0.95, np.arange(QUESTIONS) // SIZE)
+    assert bands["half"] == agreement.share_of(np.repeat([1.0, 0.0], 20), 0.95, np.arange(QUESTIONS) // SIZE)
     evaluate(plain.config, prepared(plain.config))
     for schema, expected in before.items():
         assert_frame_equal(table(plain, schema), expected)

@@ -16,13 +16,7 @@ import pytest
 import vl_convert
 from given_results import figures_of_dataset, results
 
-from erag_ray.analyses import question_by_question
-from erag_ray.analyses.agreement import (
-    agreement_by_annotator,
-    best_measures,
-    cost_against_agreement,
-    requests_by_annotator,
-)
+from erag_ray.analyses import agreement, question_by_question
 from erag_ray.analyses.comparisons import COMPARISONS, run_differences, show_all
 from erag_ray.analyses.contract import View
 from erag_ray.analyses.correlations import CORRELATIONS
@@ -204,7 +198,7 @@ def test_the_gain_of_the_best_run_leaves_out_what_is_not_judged(monkeypatch: pyt
 
 def test_a_measure_of_harm_agrees_best_where_it_agrees_least() -> None:
     of_measures = {("gain", "P", "A"): 0.2, ("gain", "Harmful", "A"): -0.5, ("erag", "P", "A"): 0.1}
-    best = best_measures(correlations_of(of_measures), ["A"])
+    best = agreement.best_measures(correlations_of(of_measures), ["A"])
     assert dict(best.select("annotator", "measure").rows()) == {"gain": "Harmful", "erag": "P"}
 
 
@@ -269,8 +263,8 @@ TAUS: dict[tuple[str, str, str], float | None] = {
 
 def test_agreement_without_any_value_is_not_drawn() -> None:
     nothing = correlations_of(dict.fromkeys(TAUS))
-    assert not list(agreement_by_annotator(nothing, scope("A")))
-    assert not list(agreement_by_annotator(nothing.clear(), scope("A")))
+    assert not list(agreement.agreement_by_annotator(nothing, scope("A")))
+    assert not list(agreement.agreement_by_annotator(nothing.clear(), scope("A")))
 
 
 # --- cost ---
@@ -320,7 +314,7 @@ def labels_by(*names: str) -> pl.DataFrame:
 
 def test_the_cost_of_a_label_is_its_distinct_requests_for_each_question() -> None:
     names = ("erag", "gain", "gold_likelihood", "provenance", "llm_relevance", "my.module:own")
-    costs = requests_by_annotator(
+    costs = agreement.requests_by_annotator(
         labels_by(*names), frame(REQUESTS, ASKED, reader="R"), QUESTIONS, scope("A")
     )
     assert dict(costs.iter_rows()) == {
@@ -335,7 +329,7 @@ def test_the_cost_of_a_label_is_its_distinct_requests_for_each_question() -> Non
 def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
     taus: dict[tuple[str, str, str], float | None] = {**TAUS, ("my.module:own", "P", "A"): 0.3}
     given = (labels_by("erag", "provenance", "my.module:own"), frame(REQUESTS, ASKED, reader="R"), QUESTIONS)
-    (figure,) = cost_against_agreement(correlations_of(taus), *given, scope("A"))
+    (figure,) = agreement.cost_against_agreement(correlations_of(taus), *given, scope("A"))
     assert [(row["label"], row["value"]) for row in figure.data.drop_nulls("requests").to_dicts()] == [
         ("provenance: P@2 (0.0 requests)", 0.1),
         ("erag: AP@2 (1.5 requests)", 0.95),
@@ -347,10 +341,12 @@ def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
 def test_cost_is_not_drawn_where_all_labels_cost_the_same_or_nothing_is_known_of_it() -> None:
     only = correlations_of({("provenance", "P", "A"): 0.1, ("contains_answer_dpr", "P", "A"): 0.2})
     requests, free = frame(REQUESTS, ASKED, reader="R"), labels_by("provenance", "contains_answer_dpr")
-    assert not list(cost_against_agreement(only, free, requests, QUESTIONS, scope("A")))
+    assert not list(agreement.cost_against_agreement(only, free, requests, QUESTIONS, scope("A")))
     unasked = requests.clear()
     both = labels_by("erag", "provenance")
-    assert not list(cost_against_agreement(correlations_of(TAUS), both, unasked, QUESTIONS, scope("A")))
+    assert not list(
+        agreement.cost_against_agreement(correlations_of(TAUS), both, unasked, QUESTIONS, scope("A"))
+    )
 
 
 # --- the papers' and the benchmark's ---

@@ -25,27 +25,27 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.runs.outputs import load_outputs
 from erag_ray.inputs.stage import prepare
-from erag_ray.store.schemas import (
-    COMMON_OUTPUTS,
-    DOCUMENT_OUTPUTS,
-    LABELS,
-    LIST_OUTPUTS,
-    OUTPUTS,
-    REQUESTS,
-    UTILITY,
-    TableSchema,
-)
+from erag_ray.store import schemas
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
-SAME = (LABELS, UTILITY, LIST_OUTPUTS, DOCUMENT_OUTPUTS, PER_QUERY, MEANS, CORRELATIONS, COMPARISONS)
+SAME = (
+    schemas.LABELS,
+    schemas.UTILITY,
+    schemas.LIST_OUTPUTS,
+    schemas.DOCUMENT_OUTPUTS,
+    PER_QUERY,
+    MEANS,
+    CORRELATIONS,
+    COMPARISONS,
+)
 
 
 def outputs_of(tiny: Tiny) -> list[dict[str, Any]]:
     """The outputs of a finished job as records of a log."""
     store = TableStore(tiny.config.out)
-    lists = store.read(LIST_OUTPUTS).drop("reader").to_dicts()
-    return [*lists, *store.read(DOCUMENT_OUTPUTS).drop("reader").to_dicts()]
+    lists = store.read(schemas.LIST_OUTPUTS).drop("reader").to_dicts()
+    return [*lists, *store.read(schemas.DOCUMENT_OUTPUTS).drop("reader").to_dicts()]
 
 
 def with_outputs(tiny: Tiny, records: list[dict[str, Any]], **changes: object) -> Tiny:
@@ -57,7 +57,7 @@ def with_outputs(tiny: Tiny, records: list[dict[str, Any]], **changes: object) -
     return tiny.with_config(outputs=[str(path)], **folders, **keys)
 
 
-def table(tiny: Tiny, schema: TableSchema) -> pl.DataFrame:
+def table(tiny: Tiny, schema: schemas.TableSchema) -> pl.DataFrame:
     rows = TableStore(tiny.config.out).read(schema)
     names = [name for name in rows.columns if not name.startswith("reader")]
     return rows.select(names).sort([name for name in schema.key if name in names])
@@ -72,7 +72,7 @@ def test_outputs_without_a_depth_are_of_the_deepest_lists_and_of_all_gold_passag
     more = [one for one in outputs_of(compared) if one.get("run_id") == "gold_passages"]
     del more[0]["depth"]
     make_tables(given := with_outputs(compared, [*records, *more], end_to_end_depths=depths))
-    rows = table(given, UTILITY).drop_nulls("value").select("run_id", "query_id", "depth").rows()
+    rows = table(given, schemas.UTILITY).drop_nulls("value").select("run_id", "query_id", "depth").rows()
     gold = {("gold_passages", one["query_id"], 3) for one in [*more, records[0]]}
     assert set(rows) == {("good", "q6", depths[-1]), *gold}
 
@@ -83,13 +83,13 @@ def test_given_outputs_give_the_numbers_of_asked_ones(compared: Tiny, no_reader:
     assert not plan.plans
     for schema in SAME:
         assert_frame_equal(table(given, schema), table(compared, schema))
-    readers = TableStore(given.config.out).read(UTILITY)["reader"].unique().to_list()
+    readers = TableStore(given.config.out).read(schemas.UTILITY)["reader"].unique().to_list()
     assert len(readers) == 1
     assert readers[0].startswith("given-")
     stages = [TableStore("/".join([one.config.out, "compare"])) for one in (given, compared)]
-    for schema in (OUTPUTS, COMMON_OUTPUTS):
+    for schema in (schemas.OUTPUTS, schemas.COMMON_OUTPUTS):
         here, there = (stage.read(schema).drop("reader").sort(pl.all()) for stage in stages)
-        unknown = ["num_at_limit"] if schema is OUTPUTS else []
+        unknown = ["num_at_limit"] if schema is schemas.OUTPUTS else []
         assert_frame_equal(here.drop(unknown), there.drop(unknown))
 
 
@@ -102,7 +102,7 @@ def test_a_reader_is_asked_only_for_what_is_not_given(compared: Tiny, reads_here
     first = prepare(compared.config).runs.filter(rank=1).select("query_id", "doc_id").rows()
     # lists of one document are asked end to end, and are the same requests
     assert (alone & asked) <= {(query_id, (doc_id,)) for query_id, doc_id in first}
-    assert 0 < len(asked) < TableStore(f"{compared.config.out}/compare").read(REQUESTS).height
+    assert 0 < len(asked) < TableStore(f"{compared.config.out}/compare").read(schemas.REQUESTS).height
     for schema in SAME:
         expected = TableStore(compared.config.out).read(schema)
         assert_frame_equal(TableStore(half.config.out).read(schema), expected)
@@ -118,7 +118,7 @@ def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
     records += [{"query_id": "q1", "system": "broken", "output": None}]
     given = with_outputs(tiny, records, runs={}, passages=[], end_to_end_depths=[])
     compare(given)
-    rows = table(given, UTILITY).iter_rows(named=True)
+    rows = table(given, schemas.UTILITY).iter_rows(named=True)
     values = {(row["run_id"], row["query_id"]): row["value"] for row in rows}
     assert {values["right", name] for name in answers} == {1.0}
     assert [values["silent", name] for name in ("q1", "q6")] == [0.0, None]
@@ -131,7 +131,7 @@ def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
     latency = tables_text(given).partition("how long answers take")[2]
     assert re.search(r"\| right \| 1.000 .* \| 350.0 \| 575.0 \| 6 \|", latency)
     assert "how long retrieval takes" not in tables_text(given)
-    notes = TableStore(given.config.out).manifest(UTILITY)["config"]["notes"]
+    notes = TableStore(given.config.out).manifest(schemas.UTILITY)["config"]["notes"]
     assert notes[0].startswith("outputs: 11 given")
     assert "7 missing" in notes[0]
 
@@ -148,10 +148,14 @@ def test_documents_of_outputs_are_their_lists(compared: Tiny, no_reader: None) -
             record["documents"] = documents[: record["depth"]]
     given = with_outputs(compared, records, runs={}, passages=[], annotators=["erag", "contains_answer_kilt"])
     compare(given)
-    expected = table(compared, LABELS).filter(pl.col("annotator").is_in(["erag", "contains_answer_kilt"]))
-    assert_frame_equal(table(given, LABELS), expected)
+    expected = table(compared, schemas.LABELS).filter(
+        pl.col("annotator").is_in(["erag", "contains_answer_kilt"])
+    )
+    assert_frame_equal(table(given, schemas.LABELS), expected)
     of_runs = ~pl.col("run_id").is_in(["gold_passages"])
-    assert_frame_equal(table(given, UTILITY).filter(of_runs), table(compared, UTILITY).filter(of_runs))
+    assert_frame_equal(
+        table(given, schemas.UTILITY).filter(of_runs), table(compared, schemas.UTILITY).filter(of_runs)
+    )
 
 
 def test_python_scores_outputs(tmp_path: pathlib.Path, no_reader: None) -> None:

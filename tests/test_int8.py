@@ -19,15 +19,6 @@ from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.uses import use_of
 from erag_ray.models import Model, make_model, model_id
 from erag_ray.models.local import linear as int8
-from erag_ray.models.local.linear import (
-    Weights,
-    add_linear,
-    linear,
-    normed_linear,
-    normed_order,
-    normed_relu_linear,
-    quantize_weights,
-)
 from erag_ray.models.local.quantize import MOST, MOST_POSITIVE, quantize, quantize_normed, quantize_relu
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Kind
@@ -54,7 +45,7 @@ def test_products_are_those_of_the_rounded_numbers(
     states, weights = torch.randn(rows, inputs) * 2.0**power, torch.randn(outputs, inputs)
     states[0] = 0
     weights[-1] = 0
-    found = linear(states, quantize_weights(weights)).double()
+    found = int8.linear(states, int8.quantize_weights(weights)).double()
     assert (found[0] == 0).all()
     assert (found[:, -1] == 0).all()
     steps = states.abs().amax(dim=1, keepdim=True).double() / 127
@@ -113,12 +104,16 @@ def test_rounding_in_threads_of_ones_own_is_the_same() -> None:
             assert all(map(torch.equal, found[:2], wanted[:2]))
 
 
-def layers(in_bytes: bool) -> tuple[torch.Tensor, torch.Tensor, Weights, Weights]:
+def layers(in_bytes: bool) -> tuple[torch.Tensor, torch.Tensor, int8.Weights, int8.Weights]:
     """States, a norm's weight and the weights of two linear layers."""
     torch.manual_seed(8)
     states, norm = torch.randn(3, 5, 64) * 4, torch.rand(64) + 0.5
     inner, out = torch.randn(200, 64), torch.randn(64, 200)
-    return states, norm, *((quantize_weights(inner), quantize_weights(out)) if in_bytes else (inner, out))
+    return (
+        states,
+        norm,
+        *((int8.quantize_weights(inner), int8.quantize_weights(out)) if in_bytes else (inner, out)),
+    )
 
 
 @pytest.mark.parametrize("in_bytes", [False, pytest.param(True, marks=needs_bytes)])
@@ -132,24 +127,26 @@ def test_what_stands_around_a_linear_layer(in_bytes: bool) -> None:
     def is_close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
         return bool((found - wanted).norm() <= most * wanted.norm())
 
-    assert is_close(normed_linear(states, norm, 1e-6, inner), product)
+    assert is_close(int8.normed_linear(states, norm, 1e-6, inner), product)
     sums = states.clone()
-    add_linear(sums, normed_relu_linear(states, norm, 1e-6, inner), out)
+    int8.add_linear(sums, int8.normed_relu_linear(states, norm, 1e-6, inner), out)
     assert is_close(sums, states + functional.linear(product.relu(), floats[3]))
     sums = torch.ones_like(product)
-    add_linear(sums, states, inner)
+    int8.add_linear(sums, states, inner)
     assert is_close(sums, 1 + functional.linear(states, floats[2]))
-    ordered = normed_order(states, norm, 1e-6, inner).view(15, 200)
-    assert torch.equal(ordered.argsort(), normed_linear(states, norm, 1e-6, inner).view(15, 200).argsort())
+    ordered = int8.normed_order(states, norm, 1e-6, inner).view(15, 200)
+    assert torch.equal(
+        ordered.argsort(), int8.normed_linear(states, norm, 1e-6, inner).view(15, 200).argsort()
+    )
 
 
 @needs_bytes
 def test_a_rows_product_does_not_depend_on_the_others() -> None:
     torch.manual_seed(1)
-    states, weights = torch.randn(50, 64) * torch.rand(50, 1) * 30, quantize_weights(torch.randn(30, 64))
-    whole = linear(states, weights)
+    states, weights = torch.randn(50, 64) * torch.rand(50, 1) * 30, int8.quantize_weights(torch.randn(30, 64))
+    whole = int8.linear(states, weights)
     for row in (0, 7, 49):
-        assert torch.equal(linear(states[row : row + 1], weights)[0], whole[row])
+        assert torch.equal(int8.linear(states[row : row + 1], weights)[0], whole[row])
 
 
 @needs_bytes
@@ -157,7 +154,7 @@ def test_the_error_is_a_hundredth() -> None:
     torch.manual_seed(2)
     states, weights = torch.randn(40, 512), torch.randn(100, 512)
     exact = functional.linear(states, weights)
-    assert 0.002 < (linear(states, quantize_weights(weights)) - exact).norm() / exact.norm() < 0.02
+    assert 0.002 < (int8.linear(states, int8.quantize_weights(weights)) - exact).norm() / exact.norm() < 0.02
 
 
 @pytest.mark.long

@@ -21,16 +21,6 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import make_model
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local import memory
-from erag_ray.models.local.memory import (
-    FIRST_PATIENCE,
-    BatchLimits,
-    Limits,
-    MemoryEstimate,
-    causal_memory_estimate,
-    largest_batch,
-    machine_bytes,
-    room_on,
-)
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.process import KEPT_BYTES
 from erag_ray.models.t5.engine import CPU_PASS
@@ -59,7 +49,7 @@ def loaded(folders: dict[str, str]) -> Loaded:
 def alone(loaded: Loaded) -> Expected:
     found = {}
     for kind, model in loaded.items():
-        models.keep_to(model, FORMS[kind], Limits(rows=1, tokens=1))
+        models.keep_to(model, FORMS[kind], memory.Limits(rows=1, tokens=1))
         found[kind] = models.outputs(model, REQUESTS[kind])
         assert len(set(found[kind])) > 15
     return found
@@ -100,7 +90,7 @@ def test_no_batch_order_or_room_changes_an_output(
     count: int,
 ) -> None:
     model, some = loaded[kind], places[:count]
-    models.keep_to(model, FORMS[kind], Limits(rows, tokens))
+    models.keep_to(model, FORMS[kind], memory.Limits(rows, tokens))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "generate", with_room(model, room))
         found = models.outputs(model, [REQUESTS[kind][place] for place in some])
@@ -111,26 +101,26 @@ def test_no_batch_order_or_room_changes_an_output(
 
 
 def test_limits_recover_after_batches_that_did_fit() -> None:
-    limits = BatchLimits(Limits(rows=64, tokens=1000, row_tokens=10))
+    limits = memory.BatchLimits(memory.Limits(rows=64, tokens=1000, row_tokens=10))
     limits.shrink(rows=4, longest=90)
-    assert limits.now == Limits(64, 400, 10)
-    for _ in range(FIRST_PATIENCE):
+    assert limits.now == memory.Limits(64, 400, 10)
+    for _ in range(memory.FIRST_PATIENCE):
         assert limits.now.tokens == 400
         limits.count_good()
     assert limits.now.tokens == 800
-    for _ in range(FIRST_PATIENCE):
+    for _ in range(memory.FIRST_PATIENCE):
         limits.count_good()
-    assert limits.now == limits.most == Limits(64, 1000, 10)
+    assert limits.now == limits.most == memory.Limits(64, 1000, 10)
 
 
 def test_limits_that_were_too_large_again_recover_more_slowly() -> None:
-    limits = BatchLimits(Limits(rows=64, tokens=1000))
+    limits = memory.BatchLimits(memory.Limits(rows=64, tokens=1000))
     limits.shrink(rows=4, longest=100)
-    for _ in range(2 * FIRST_PATIENCE):
+    for _ in range(2 * memory.FIRST_PATIENCE):
         limits.count_good()
     assert limits.now == limits.most
     limits.shrink(rows=4, longest=50)
-    for _ in range(2 * FIRST_PATIENCE - 1):
+    for _ in range(2 * memory.FIRST_PATIENCE - 1):
         limits.count_good()
     assert limits.now.tokens == 200
     limits.count_good()
@@ -145,7 +135,7 @@ def test_one_large_batch_does_not_make_all_that_follow_small(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, form, sizes = loaded["fid"], FORMS["fid"], list[int]()
-    models.keep_to(model, form, Limits(rows=8, tokens=1 << 20))
+    models.keep_to(model, form, memory.Limits(rows=8, tokens=1 << 20))
     failing = [True]
 
     def generate(prompts: Sequence[PromptTokens]) -> list[Output]:
@@ -158,7 +148,7 @@ def test_one_large_batch_does_not_make_all_that_follow_small(
     requests = [Request(form, f"Who built it {number}?") for number in range(400)]
     assert len(models.outputs(model, requests)) == 400
     assert sizes[:2] == [4, 4]
-    assert max(sizes[:FIRST_PATIENCE]) <= 5
+    assert max(sizes[: memory.FIRST_PATIENCE]) <= 5
     assert sizes[-2] == 8
 
 
@@ -199,8 +189,8 @@ def test_a_40_gb_gpu_takes_as_many_prompts_of_an_8b_model_as_fit() -> None:
         model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
     weights = sum(parameter.numel() * 2 for parameter in model.parameters())
     room = int((39 * GIB - weights) * memory.GPU_SHARE)
-    limits = largest_batch(
-        room, causal_memory_estimate(model, new_tokens=50, length=500), Limits(512, 1 << 40)
+    limits = memory.largest_batch(
+        room, memory.causal_memory_estimate(model, new_tokens=50, length=500), memory.Limits(512, 1 << 40)
     )
     # keys and values of 550 tokens take 72 MB: 250 such prompts, if nothing else took any
     assert 110 < limits.rows_of(500) < 250
@@ -219,7 +209,7 @@ def test_a_40_gb_gpu_takes_as_many_prompts_of_an_8b_model_as_fit() -> None:
 def test_the_largest_batch_fits_and_one_more_does_not(
     room: int, token: int, row: int, rows: int, tokens: int
 ) -> None:
-    found = largest_batch(room, MemoryEstimate(token, row), Limits(rows, tokens))
+    found = memory.largest_batch(room, memory.MemoryEstimate(token, row), memory.Limits(rows, tokens))
     assert 1 <= found.rows <= rows
     for longest in (1, 7, 250, 4096):
         fitting = found.rows_of(longest)
@@ -238,15 +228,15 @@ def test_a_container_bounds_the_memory_of_its_machine(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "CONTAINER_LIMITS", [str(tmp_path / "none")])
-    whole = machine_bytes()
+    whole = memory.machine_bytes()
     assert whole > 100 * 2**20
     monkeypatch.setattr(memory, "CONTAINER_LIMITS", [str(tmp_path / "limit")])
     for text, expected in (("max\n", whole), ("1048576\n", 1048576), (f"{2**63}\n", whole)):
         (tmp_path / "limit").write_text(text)
-        assert machine_bytes() == expected
+        assert memory.machine_bytes() == expected
     (tmp_path / "limit").write_text(f"{64 * 2**20}")
-    assert room_on(CPU, 1.0) == 16 * 2**20
-    assert room_on(CPU, 0.25) == 4 * 2**20
+    assert memory.room_on(CPU, 1.0) == 16 * 2**20
+    assert memory.room_on(CPU, 0.25) == 4 * 2**20
 
 
 @pytest.mark.parametrize(
@@ -268,21 +258,21 @@ def test_the_room_on_a_gpu_is_what_is_free_of_a_readers_share(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free * GIB, 80 * GIB))
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: allocated * GIB)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: reserved * GIB)
-    assert room_on(GPU, share) == pytest.approx(room * GIB)
+    assert memory.room_on(GPU, share) == pytest.approx(room * GIB)
 
 
-def limits_of(model: LocalModel, form: Form, share: float = 1.0, **limits: int) -> Limits:
+def limits_of(model: LocalModel, form: Form, share: float = 1.0, **limits: int) -> memory.Limits:
     fresh: Any = make_model(ReaderConfig(kind=model.config.kind, model=model.config.model, **limits))
     fresh.memory_share = share
     fresh.load()
-    found: Limits = fresh.limits(form)
+    found: memory.Limits = fresh.limits(form)
     return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_configured_goes_before_what_fits(loaded: Loaded, kind: str) -> None:
     model, form = loaded[kind], FORMS[kind]
-    assert limits_of(model, form, batch_size=3, batch_tokens=99) == Limits(3, 99)
+    assert limits_of(model, form, batch_size=3, batch_tokens=99) == memory.Limits(3, 99)
     assert limits_of(model, form, batch_size=3).rows == 3
     assert limits_of(model, form, batch_tokens=99).tokens == 99
 
@@ -315,12 +305,12 @@ def test_less_memory_means_smaller_batches(
 
 def test_models_without_weights_have_fixed_batches() -> None:
     form = models.form_for("echo")
-    assert models.BareModel(ReaderConfig(kind="echo")).limits(form) == Limits(32, 16384)
+    assert models.BareModel(ReaderConfig(kind="echo")).limits(form) == memory.Limits(32, 16384)
 
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_what_needs_more_gets_less(loaded: Loaded, kind: str) -> None:
-    def needs(max_new_tokens: int = 12, **changes: Any) -> MemoryEstimate:
+    def needs(max_new_tokens: int = 12, **changes: Any) -> memory.MemoryEstimate:
         model = models.loaded(kind, str(loaded[kind].config.model), **changes)
         assert isinstance(model, T5Model | CausalModel)
         return model.memory_estimate(models.form_for(kind, max_new_tokens=max_new_tokens))

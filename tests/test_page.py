@@ -27,20 +27,8 @@ from erag_ray.report.page.questions import (
     snippet,
 )
 from erag_ray.report.page.write import write_page
+from erag_ray.store import schemas
 from erag_ray.store.folder import Folder
-from erag_ray.store.schemas import (
-    CORPUS,
-    DOCUMENT_OUTPUTS,
-    GOLD,
-    LABELS,
-    LIST_OUTPUTS,
-    PROVENANCE,
-    QUERIES,
-    RUNS,
-    SLICES,
-    UTILITY,
-    TableSchema,
-)
 from erag_ray.store.tables import TableStore
 
 
@@ -78,9 +66,11 @@ def test_a_record_holds_the_rows_of_the_tables(folder: TableStore) -> None:
     assert [column.annotator for column in questions.columns] == ["erag", "gain", "provenance"]
     assert [column.kind for column in questions.columns] == ["binary", "signed", "binary"]
     assert [question["id"] for question in questions] == [f"q{number}" for number in range(7)]
-    used = folder.read(UTILITY).join(folder.read(LIST_OUTPUTS), on=["reader", "run_id", "query_id", "depth"])
+    used = folder.read(schemas.UTILITY).join(
+        folder.read(schemas.LIST_OUTPUTS), on=["reader", "run_id", "query_id", "depth"]
+    )
     for question in questions:
-        tables = (folder.read(RUNS), folder.read(LABELS), used, folder.read(CELLS))
+        tables = (folder.read(schemas.RUNS), folder.read(schemas.LABELS), used, folder.read(CELLS))
         runs, labels, outputs, cells = (table.filter(query_id=question["id"]) for table in tables)
         documents = question["documents"]
         for place, run in enumerate(questions.runs):
@@ -97,9 +87,9 @@ def test_a_record_holds_the_rows_of_the_tables(folder: TableStore) -> None:
 
 def test_texts_gold_and_outputs_are_those_of_their_document(folder: TableStore) -> None:
     question = one(load_questions(folder, QuestionOptions(depth=3)), "q4")
-    texts = dict(folder.read(CORPUS).select("doc_id", "text").iter_rows())
-    outputs = dict(folder.read(DOCUMENT_OUTPUTS).select("doc_id", "output").iter_rows())
-    ranks = folder.read(RUNS).filter(query_id="q4").group_by("doc_id").agg(pl.col("rank").min())
+    texts = dict(folder.read(schemas.CORPUS).select("doc_id", "text").iter_rows())
+    outputs = dict(folder.read(schemas.DOCUMENT_OUTPUTS).select("doc_id", "output").iter_rows())
+    ranks = folder.read(schemas.RUNS).filter(query_id="q4").group_by("doc_id").agg(pl.col("rank").min())
     best = dict(ranks.iter_rows())
     documents = question["documents"]
     for place, document in enumerate(documents["ids"]):
@@ -113,7 +103,7 @@ def test_texts_gold_and_outputs_are_those_of_their_document(folder: TableStore) 
 
 
 def test_a_page_of_provenance_makes_its_documents_gold(tmp_path: pathlib.Path) -> None:
-    folder = write_folder(str(tmp_path), Size(num_questions=2), without=(GOLD,))
+    folder = write_folder(str(tmp_path), Size(num_questions=2), without=(schemas.GOLD,))
     documents = one(load_questions(folder, QuestionOptions()))["documents"]
     assert [documents["ids"][place] for place in documents["gold"]] == ["q0-s0"]
 
@@ -151,26 +141,37 @@ def test_a_snippet_surrounds_the_answer(text: str, answers: list[str], expected:
 
 
 def test_disagreement_and_harm_are_counted_by_document(folder: TableStore) -> None:
-    labels = folder.read(LABELS).filter(query_id="q3").pivot("annotator", index="doc_id", values="label")
+    labels = (
+        folder.read(schemas.LABELS).filter(query_id="q3").pivot("annotator", index="doc_id", values="label")
+    )
     questions = load_questions(folder, QuestionOptions())
     assert questions.num_disagreements[3] == (labels["erag"] != labels["provenance"]).sum() > 0
     assert questions.num_harmful[3] == (labels["gain"] < 0).sum() > 0
 
 
-OF_JOB = (LABELS, UTILITY, DOCUMENT_OUTPUTS, LIST_OUTPUTS, CELLS, SLICES)
-TABLES = (QUERIES, RUNS, CORPUS, GOLD, PROVENANCE, *OF_JOB)
+OF_JOB = (
+    schemas.LABELS,
+    schemas.UTILITY,
+    schemas.DOCUMENT_OUTPUTS,
+    schemas.LIST_OUTPUTS,
+    CELLS,
+    schemas.SLICES,
+)
+TABLES = (schemas.QUERIES, schemas.RUNS, schemas.CORPUS, schemas.GOLD, schemas.PROVENANCE, *OF_JOB)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("schema", TABLES, ids=lambda schema: schema.name)
-def test_what_a_missing_table_does_not_hold_is_shown(tmp_path: pathlib.Path, schema: TableSchema) -> None:
+def test_what_a_missing_table_does_not_hold_is_shown(
+    tmp_path: pathlib.Path, schema: schemas.TableSchema
+) -> None:
     folder = write_folder(str(tmp_path), Size(num_questions=3), without=(schema,))
     questions = load_questions(folder, QuestionOptions())
     assert [question["id"] for question in questions] == ["q0", "q1", "q2"]
     assert one(questions)["documents"]["ids"]
     # the last two are made by newer versions only
     named = [f"questions are shown without {schema.name}: the table is not in this folder"]
-    assert list(questions.notes) == ([] if schema in (CELLS, SLICES) else named)
+    assert list(questions.notes) == ([] if schema in (CELLS, schemas.SLICES) else named)
     write_page(Folder(str(tmp_path)), report_of(), questions)
     assert len(records_of(tmp_path)) == 3
 
@@ -192,13 +193,16 @@ def test_an_empty_folder_has_no_question(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_null_label_and_an_output_that_ended_as_an_error_stay_unknown(tmp_path: pathlib.Path) -> None:
-    folder = write_folder(str(tmp_path), Size(num_questions=1), without=(LABELS, DOCUMENT_OUTPUTS))
+    folder = write_folder(
+        str(tmp_path), Size(num_questions=1), without=(schemas.LABELS, schemas.DOCUMENT_OUTPUTS)
+    )
     named = {"reader": READER, "query_id": "q0", "doc_id": "q0-s0"}
     label = {**named, "score": "exact_match", "annotator": "erag", "label": None}
     known = {**label, "doc_id": "q0-s1", "label": 1.0}
-    folder.write(pl.DataFrame([label, known]).select(LABELS.columns.names), LABELS)
+    folder.write(pl.DataFrame([label, known]).select(schemas.LABELS.columns.names), schemas.LABELS)
     folder.write(
-        pl.DataFrame([{**named, "output": None}], schema_overrides={"output": pl.String}), DOCUMENT_OUTPUTS
+        pl.DataFrame([{**named, "output": None}], schema_overrides={"output": pl.String}),
+        schemas.DOCUMENT_OUTPUTS,
     )
     documents = one(load_questions(folder, QuestionOptions()))["documents"]
     labels = dict(zip(documents["ids"], documents["labels"]["0"], strict=True))

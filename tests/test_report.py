@@ -9,17 +9,9 @@ import re
 
 import markdown_it
 import pytest
+import report_texts
 import rich.console
 from evaluated import measured, numbered, queries, used
-from report_texts import (
-    lines_after_the_verdict,
-    made_report,
-    made_up,
-    printed,
-    report_with,
-    results_of,
-    spoken,
-)
 
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import Results
@@ -52,7 +44,7 @@ def tables_of_text(text: str) -> list[Rows]:
 
 def text_of_all(results: Results) -> str:
     """All tables of a report as Markdown."""
-    return parts_as_markdown("t", tables_of(made_report(results)))
+    return parts_as_markdown("t", tables_of(report_texts.made_report(results)))
 
 
 # --- the figures ---
@@ -60,7 +52,7 @@ def text_of_all(results: Results) -> str:
 
 def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
     constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
-    made = made_up(utility=constant)
+    made = report_texts.made_up(utility=constant)
     found = made[CORRELATIONS]
     text = text_of_all(made)
     # the best agreements are shown twice
@@ -80,7 +72,7 @@ def test_a_warning_names_runs_whose_utility_hardly_varies() -> None:
     rare = {("r", "A", 2): [1, 0, 0, 0] * 5, ("r", "B", 2): [1] + [0] * 19}
     many = {("r", "A", 2): [1, 0] * 20, ("r", "B", 2): [0, 1] * 20}
     text = [
-        text_of_all(results_of(measured(some), used(some), numbered(count)))
+        text_of_all(report_texts.results_of(measured(some), used(some), numbered(count)))
         for some, count in ((rare, 20), (many, 40))
     ]
     assert "hang on few queries, those with another utility than the rest (A: 5 of 20; B: 1 of 20)" in text[0]
@@ -90,7 +82,7 @@ def test_a_warning_names_runs_whose_utility_hardly_varies() -> None:
 def test_a_column_that_was_never_judged_is_a_dash() -> None:
     columns = {("r", "A", 2): [None, None], ("r", "B", 2): [0, 1]}
     utility = used({("r", "A", 2): [0, 1], ("r", "B", 2): [1, 1]})
-    made = results_of(measured(columns), utility, numbered(2))
+    made = report_texts.results_of(measured(columns), utility, numbered(2))
     first = tables_of_text(text_of_all(made))[0]
     (row,) = [row for row in first if "P@2" in row]
     assert row[first[0].index("A")] == "-"
@@ -98,7 +90,7 @@ def test_a_column_that_was_never_judged_is_a_dash() -> None:
 
 
 def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
-    text = text_of_all(made_up())
+    text = text_of_all(report_texts.made_up())
     assert "2 runs" in text
     assert "p = " not in text
 
@@ -115,7 +107,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_comes_out_as_it_went_in(name: str) -> None:
-    made = report_with(name)
+    made = report_texts.report_with(name)
     text = markdown(made, location=name).replace(INVISIBLE, "")
     plain = " ".join(name.split())
     for rows in tables_of_text(text):
@@ -141,11 +133,11 @@ LIVE = re.compile(r"(^|\W)@\w|\w@[\w-]+\.[a-z]|#\d|\bGH-\d|https?://|ftp://|\bww
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_links_nothing_and_notifies_nobody(name: str) -> None:
-    source = markdown(report_with(name), location=name)
+    source = markdown(report_texts.report_with(name), location=name)
     shown = html.unescape(re.sub("<[^>]*>", "", rendered(source)))
     assert not LIVE.search(shown)
     # measures have an @ and are no names
-    assert "P@10 of utility@k." in markdown(report_with("P@10 of utility@k."), location="")
+    assert "P@10 of utility@k." in markdown(report_texts.report_with("P@10 of utility@k."), location="")
 
 
 def test_a_note_cannot_add_a_line_or_a_table() -> None:
@@ -157,7 +149,7 @@ def test_a_note_cannot_add_a_line_or_a_table() -> None:
         "---",
         "===",
     )
-    made = dataclasses.replace(made_report(made_up()), sections=(), notes=notes)
+    made = dataclasses.replace(report_texts.made_report(report_texts.made_up()), sections=(), notes=notes)
     page = rendered(markdown(made))
     assert page.partition("<h2>")[2].count("<li>") == len(notes)
     for tag in ("<table>", "<img", "<ol>", "<hr"):
@@ -167,21 +159,21 @@ def test_a_note_cannot_add_a_line_or_a_table() -> None:
 
 @pytest.mark.parametrize("name", ["[bold]rich[/bold]", "[/]", "[link=file:///x]y", "end\\"])
 def test_the_console_shows_names_as_they_are(name: str) -> None:
-    out = printed(report_with(name), 300, verbose=True)
+    out = report_texts.printed(report_texts.report_with(name), 300, verbose=True)
     assert out.count(name) >= 8
 
 
 def test_no_escape_sequence_of_a_terminal_gets_out() -> None:
     name = "red\x1b[31m\x07\x0b\x1c\x9b\u202e"
-    out = printed(report_with(name), 120, verbose=True)
-    text = markdown(report_with(name), location=name)
+    out = report_texts.printed(report_texts.report_with(name), 120, verbose=True)
+    text = markdown(report_texts.report_with(name), location=name)
     for control in "\x1b\x07\x0b\x1c\x9b\u202e":
         assert control not in out
         assert control not in text
 
 
 def test_a_name_cannot_forge_a_line_of_the_verdict() -> None:
-    lines = printed(report_with("A\nReport: /elsewhere\r\u2028B"), 120).splitlines()
+    lines = report_texts.printed(report_texts.report_with("A\nReport: /elsewhere\r\u2028B"), 120).splitlines()
     assert not any(line.startswith("Report") for line in lines)
     assert len(lines) == 6
 
@@ -197,7 +189,9 @@ def test_a_verdict_has_at_most_40_lines_of_the_consoles_width(
     width: int, num_datasets: int, num_findings: int, words: int
 ) -> None:
     locations = [f"Report: /{'folder/' * 20}report.md"]
-    lines = printed(spoken(num_datasets, num_findings, words), width, locations=locations).splitlines()
+    lines = report_texts.printed(
+        report_texts.spoken(num_datasets, num_findings, words), width, locations=locations
+    ).splitlines()
     assert max(map(len, lines[:-1])) <= width
     assert sum(-(-len(line) // width) for line in lines) <= 40
     # the path can be copied
@@ -207,18 +201,18 @@ def test_a_verdict_has_at_most_40_lines_of_the_consoles_width(
 
 
 def test_what_does_not_fit_is_counted_and_the_last_findings_go_first() -> None:
-    text = printed(spoken(5, 8, 2), 80)
+    text = report_texts.printed(report_texts.spoken(5, 8, 2), 80)
     shown = re.findall(r"finding (\d)\.(\d)", text)
     assert re.search(r"^(\d+) more statements: in the report$", text, re.MULTILINE)[1] == str(40 - len(shown))  # type: ignore[index]
     assert len(text.splitlines()) == 40
     # every dataset has its answer and its first findings
     assert {dataset for dataset, _ in shown} == set("01234")
     assert max(int(place) for _, place in shown) == 6
-    assert "more statement" not in printed(spoken(1, 8, 2), 80)
+    assert "more statement" not in report_texts.printed(report_texts.spoken(1, 8, 2), 80)
 
 
 def test_findings_keep_their_order_and_warnings_are_marked() -> None:
-    lines = printed(spoken(1, 3, 1), 80).splitlines()
+    lines = report_texts.printed(report_texts.spoken(1, 3, 1), 80).splitlines()
     assert lines == [
         "question word",
         "dataset0: answer 0 word",
@@ -230,9 +224,9 @@ def test_findings_keep_their_order_and_warnings_are_marked() -> None:
 
 
 def test_all_tables_are_printed_where_they_are_asked_for() -> None:
-    made = made_report(made_up())
+    made = report_texts.made_report(report_texts.made_up())
     for width in (80, 120):
-        quiet, loud = (printed(made, width, verbose=flag) for flag in (False, True))
+        quiet, loud = (report_texts.printed(made, width, verbose=flag) for flag in (False, True))
         assert loud.endswith(quiet)
         flat = " ".join(loud.split())
         for one in tables_of(made):
@@ -245,7 +239,7 @@ def test_all_tables_are_printed_where_they_are_asked_for() -> None:
 def test_without_a_terminal_lines_have_120_columns(capsys: pytest.CaptureFixture[str]) -> None:
     console = open_console()
     assert console.width == 120
-    print_report(spoken(2, 2, 100), console)
+    print_report(report_texts.spoken(2, 2, 100), console)
     lines = capsys.readouterr().out.splitlines()
     assert 110 < max(map(len, lines)) <= 120
     assert not any("\x1b" in line for line in lines)
@@ -295,12 +289,14 @@ def test_markdown_has_at_most_150_lines_after_the_verdict(num_datasets: int) -> 
         ("r", run, 2): [(n + place) % (place + 2) % 2 for n in range(4 * num_datasets)]
         for place, run in enumerate(runs)
     }
-    results = results_of(measured(columns), used(columns), asked)
+    results = report_texts.results_of(measured(columns), used(columns), asked)
     made = dataclasses.replace(
-        made_report(results), warnings=tuple(f"warning {n}" for n in range(90)), notes=("note",) * 90
+        report_texts.made_report(results),
+        warnings=tuple(f"warning {n}" for n in range(90)),
+        notes=("note",) * 90,
     )
     text = markdown(made, location="The page: report/index.html")
-    assert 60 < lines_after_the_verdict(text) <= 150
+    assert 60 < report_texts.lines_after_the_verdict(text) <= 150
     assert "- 70 more\n" in text
     # of five datasets all rows fit
     assert ("more rows. " in text) == (num_datasets != 5)
@@ -317,7 +313,7 @@ def test_markdown_has_at_most_150_lines_after_the_verdict(num_datasets: int) -> 
 
 
 def test_main_tables_are_whole_where_they_fit() -> None:
-    made = made_report(made_up())
+    made = report_texts.made_report(report_texts.made_up())
     text = markdown(made)
     assert "more rows" not in text
     shown = tables_of_text(text)
@@ -355,8 +351,8 @@ def test_the_text_of_a_value() -> None:
 
 
 def test_names_of_parts_are_safe_and_differ() -> None:
-    made = report_with("a/b <c>")
-    others = report_with("a/b <d>")
+    made = report_texts.report_with("a/b <c>")
+    others = report_texts.report_with("a/b <d>")
     names = [part.name for one in (made, others) for section in one.sections for part in section.parts]
     assert all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names)
     own = [part.name for section in made.sections for part in section.parts]

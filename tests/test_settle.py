@@ -100,8 +100,8 @@ def test_it_stops_at_the_first_look_that_tells_and_reads_nothing_that_both_runs_
 def test_this_process_loads_the_model_once_for_all_looks(
     config: SettleConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded, load = [], actor.load_model
-    monkeypatch.setattr(actor, "load_model", lambda model: (loaded.append(model), load(model)))
+    loaded, load = [], actor.models.load_model
+    monkeypatch.setattr(actor.models, "load_model", lambda model: (loaded.append(model), load(model)))
     inputs = prepare(config)
     with job_memory():
         looks = settle(dataclasses.replace(config, **CLOSE, num_readers=0, fraction=0.3), inputs)

@@ -14,25 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+import trainings
 import transformers
 from models import t5_folder
-from trainings import (
-    TINY,
-    WORKER_BATCHES,
-    code_of,
-    curve,
-    given_lines,
-    in_process,
-    result,
-    run,
-    run_killed,
-    run_out_of_memory,
-    run_worker,
-    run_worker_without_memory,
-    tiny_training,
-    trainer,
-    write_given,
-)
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.train import loop
@@ -53,18 +37,18 @@ def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
 
 @pytest.mark.long
 def test_a_killed_training_goes_on_and_ends_at_the_same_weights_and_log(tmp_path: pathlib.Path) -> None:
-    killed = tiny_training(tmp_path / "killed", dropout=0.2)
-    process = in_process(run_killed, tmp_path / "killed", 7, 0.2)
-    assert code_of(process) == -signal.SIGKILL
+    killed = trainings.tiny_training(tmp_path / "killed", dropout=0.2)
+    process = trainings.in_process(trainings.run_killed, tmp_path / "killed", 7, 0.2)
+    assert trainings.code_of(process) == -signal.SIGKILL
     left = sorted(path.name for path in pathlib.Path(killed.out, "checkpoints").glob("step-*"))
     assert left == ["step-00000003", "step-00000006"]
-    assert len(curve(killed)) == 7
-    whole = tiny_training(tmp_path / "whole", dropout=0.2)
-    ended = run(whole)
-    assert run(killed) == ended
+    assert len(trainings.curve(killed)) == 7
+    whole = trainings.tiny_training(tmp_path / "whole", dropout=0.2)
+    ended = trainings.run(whole)
+    assert trainings.run(killed) == ended
     assert ended.step == 10
-    assert same(result(killed), result(whole))
-    assert curve(killed) == curve(whole)
+    assert same(trainings.result(killed), trainings.result(whole))
+    assert trainings.curve(killed) == trainings.curve(whole)
     for name in ("reader/model.safetensors", "reader/config.json"):
         assert pathlib.Path(killed.out, name).read_bytes() == pathlib.Path(whole.out, name).read_bytes()
     lines = pathlib.Path(killed.out, "messages.txt").read_text().splitlines()
@@ -72,31 +56,34 @@ def test_a_killed_training_goes_on_and_ends_at_the_same_weights_and_log(tmp_path
 
 
 def test_dropout_is_at_work_while_training(tmp_path: pathlib.Path) -> None:
-    configs = [tiny_training(tmp_path / str(dropout), dropout=dropout) for dropout in (0.0, 0.5)]
+    configs = [trainings.tiny_training(tmp_path / str(dropout), dropout=dropout) for dropout in (0.0, 0.5)]
     for config in configs:
-        run(config)
+        trainings.run(config)
     # the first step has the same weights and the same questions
-    without, with_dropout = (float(curve(config)[0][2]) for config in configs)
+    without, with_dropout = (float(trainings.curve(config)[0][2]) for config in configs)
     assert without != pytest.approx(with_dropout, rel=1e-3)
 
 
 @pytest.mark.long
 def test_two_workers_learn_what_one_learns(tmp_path: pathlib.Path) -> None:
     ones, twos = (
-        [tiny_training(tmp_path / name / str(size), batch_size=size) for size in WORKER_BATCHES]
+        [
+            trainings.tiny_training(tmp_path / name / str(size), batch_size=size)
+            for size in trainings.WORKER_BATCHES
+        ]
         for name in ("one", "two")
     )
     for config in twos:
         prepare(config)
-    workers = [in_process(run_worker, tmp_path / "two", rank, 2) for rank in range(2)]
+    workers = [trainings.in_process(trainings.run_worker, tmp_path / "two", rank, 2) for rank in range(2)]
     for config in ones:
-        run(config)
-    assert list(map(code_of, workers)) == [0, 0]
+        trainings.run(config)
+    assert list(map(trainings.code_of, workers)) == [0, 0]
     for one, two in zip(ones, twos, strict=True):
-        for left, right in zip(curve(one), curve(two), strict=True):
+        for left, right in zip(trainings.curve(one), trainings.curve(two), strict=True):
             numbers = [[float(value or 0) for value in row] for row in (left, right)]
             assert numbers[1] == pytest.approx(numbers[0], rel=1e-4, abs=1e-6)
-        weights = result(one), result(two)
+        weights = trainings.result(one), trainings.result(two)
         for name, value in weights[0].items():
             # AdamW divides by the root of tiny squares, which makes rounding larger
             torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=2e-4)
@@ -105,7 +92,7 @@ def test_two_workers_learn_what_one_learns(tmp_path: pathlib.Path) -> None:
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> loop.Trainer:
     """A trainer that has not begun."""
-    return trainer(tiny_training(tmp_path_factory.mktemp("fresh")))
+    return trainings.trainer(trainings.tiny_training(tmp_path_factory.mktemp("fresh")))
 
 
 def gradients(own: loop.Trainer, samples: list[Sample], **changes: Any) -> torch.Tensor:
@@ -135,7 +122,8 @@ def test_the_loss_is_the_one_of_the_model_library(fresh: loop.Trainer) -> None:
 
 def test_checkpointing_the_encoder_does_not_change_the_gradient(tmp_path: pathlib.Path) -> None:
     plain, saving = (
-        trainer(tiny_training(tmp_path / str(flag), gradient_checkpointing=flag)) for flag in (False, True)
+        trainings.trainer(trainings.tiny_training(tmp_path / str(flag), gradient_checkpointing=flag))
+        for flag in (False, True)
     )
     samples = plain.batches.share(0, 0, 1)
     assert saving.model.encoder.is_activation_checkpointing
@@ -143,17 +131,17 @@ def test_checkpointing_the_encoder_does_not_change_the_gradient(tmp_path: pathli
 
 
 def test_bfloat16_products_leave_the_weights_in_float32(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path, bf16=True)
-    assert run(config).step == 10
-    assert {value.dtype for value in result(config).values()} == {torch.float32}
+    config = trainings.tiny_training(tmp_path, bf16=True)
+    assert trainings.run(config).step == 10
+    assert {value.dtype for value in trainings.result(config).values()} == {torch.float32}
 
 
 def test_the_loss_falls_and_the_best_weights_are_kept(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path, eval_steps=1)
-    state = run(config)
-    losses = [float(row[2]) for row in curve(config)]
+    config = trainings.tiny_training(tmp_path, eval_steps=1)
+    state = trainings.run(config)
+    losses = [float(row[2]) for row in trainings.curve(config)]
     assert losses[-1] < losses[0] - 0.5
-    dev = [float(row[6]) for row in curve(config)]
+    dev = [float(row[6]) for row in trainings.curve(config)]
     assert state.best_score == max(dev)
     assert state.best_step == max(step for step, score in enumerate(dev, 1) if score == max(dev))
 
@@ -169,7 +157,7 @@ def answered(own: loop.Trainer, requests: list[Request]) -> tuple[list[PromptTok
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
 def test_the_result_loads_anywhere_and_answers_alike(tmp_path: pathlib.Path, kind: str) -> None:
     reader = ReaderConfig(kind=kind, max_prompt_tokens=64, max_new_tokens=6)
-    own = trainer(tiny_training(tmp_path, reader=reader, dev=ExamplesConfig()))
+    own = trainings.trainer(trainings.tiny_training(tmp_path, reader=reader, dev=ExamplesConfig()))
     own.run()
     folder = f"{own.config.out}/reader"
     form = next(iter(own.reader.forms.values()))
@@ -193,7 +181,7 @@ def test_a_model_that_training_starts_from_stays_what_it_is(tmp_path: pathlib.Pa
     folder = t5_folder(tmp_path / "model", tie_word_embeddings=tied, dropout_rate=0.0)
     reader = ReaderConfig(kind="fid", model=folder, max_prompt_tokens=64, max_new_tokens=6)
     changes = {"reader": reader, "scratch": None, "dev": ExamplesConfig(), "learning_rate": 1e-3}
-    own = trainer(tiny_training(tmp_path / "run", **changes))
+    own = trainings.trainer(trainings.tiny_training(tmp_path / "run", **changes))
     own.run()
     made = make_model(dataclasses.replace(reader, model=f"{own.config.out}/reader"))
     made.load()
@@ -210,8 +198,8 @@ def test_a_model_that_training_starts_from_stays_what_it_is(tmp_path: pathlib.Pa
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_weights_can_be_saved_in_half_the_size(tmp_path: pathlib.Path, dtype: str) -> None:
-    small = tiny_training(tmp_path, scratch=dataclasses.replace(TINY, dtype=dtype))
-    run(small)
+    small = trainings.tiny_training(tmp_path, scratch=dataclasses.replace(trainings.TINY, dtype=dtype))
+    trainings.run(small)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(f"{small.out}/reader")
     assert model.dtype == getattr(torch, dtype)
     start = transformers.AutoModelForSeq2SeqLM.from_pretrained(small.start_reader.model)
@@ -219,29 +207,31 @@ def test_weights_can_be_saved_in_half_the_size(tmp_path: pathlib.Path, dtype: st
 
 
 def test_a_torn_checkpoint_is_passed_over(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path)
-    run(config)
+    config = trainings.tiny_training(tmp_path)
+    trainings.run(config)
     newest = max(pathlib.Path(config.out, "checkpoints").glob("step-*"))
-    weights = result(config)
+    weights = trainings.result(config)
     (newest / "tensors.pt").write_bytes((newest / "tensors.pt").read_bytes()[:-100])
-    assert run(config).step == 10
-    assert same(result(config), weights)
+    assert trainings.run(config).step == 10
+    assert same(trainings.result(config), weights)
     said = pathlib.Path(config.out, "messages.txt").read_text()
     assert "step-00000010: this checkpoint is damaged (tensors.pt is not what was saved)" in said
     assert "resuming after step 9 of 10" in said
 
 
 def test_a_checkpoint_of_another_form_is_refused(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path)
-    run(config)
-    larger = tiny_training(tmp_path, scratch=dataclasses.replace(TINY, d_ff=96), out=f"{tmp_path}/other")
+    config = trainings.tiny_training(tmp_path)
+    trainings.run(config)
+    larger = trainings.tiny_training(
+        tmp_path, scratch=dataclasses.replace(trainings.TINY, d_ff=96), out=f"{tmp_path}/other"
+    )
     # a start of another model, by a job that ended before its settings were sealed, is not used
     shutil.copytree(str(config.start_reader.model), str(larger.start_reader.model))
     prepare(larger)
     shutil.copytree(f"{config.out}/checkpoints", f"{larger.out}/checkpoints")
     text = r"other shapes \(size mismatch for .*\.wi\.weight: .*\[64, 32\]\) from checkpoint, .*\[96, 32\]\)"
     with pytest.raises(InputError, match=text):
-        run(larger)
+        trainings.run(larger)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +245,7 @@ def test_a_checkpoint_of_another_form_is_refused(tmp_path: pathlib.Path) -> None
 def test_other_settings_are_refused_by_name(
     tmp_path: pathlib.Path, changes: dict[str, Any], named: str
 ) -> None:
-    config = tiny_training(tmp_path)
+    config = trainings.tiny_training(tmp_path)
     prepare(config)
     if "reader" in changes:
         changes = {"reader": dataclasses.replace(config.reader, **changes["reader"])}
@@ -266,7 +256,7 @@ def test_other_settings_are_refused_by_name(
 
 
 def test_examples_are_read_again_only_if_they_are_damaged(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path)
+    config = trainings.tiny_training(tmp_path)
     prepare(config)
     file = pathlib.Path(config.out, "data", "train", "examples.arrow")
     content, written = file.read_bytes(), file.stat().st_mtime_ns
@@ -277,10 +267,10 @@ def test_examples_are_read_again_only_if_they_are_damaged(tmp_path: pathlib.Path
 
 
 def test_what_concerns_speed_alone_may_change_and_no_training_file(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path)
+    config = trainings.tiny_training(tmp_path)
     prepare(config)
     check_same(dataclasses.replace(config, micro_batch_tokens=7, num_workers=2, save_steps=1))
-    write_given(tmp_path / "train.jsonl", given_lines(21))
+    trainings.write_given(tmp_path / "train.jsonl", trainings.given_lines(21))
     with pytest.raises(InputError, match="files of train"):
         check_same(config)
 
@@ -288,8 +278,8 @@ def test_what_concerns_speed_alone_may_change_and_no_training_file(tmp_path: pat
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tiny_training(tmp_path)
-    own = trainer(config)
+    config = trainings.tiny_training(tmp_path)
+    own = trainings.trainer(config)
     one_step = own._step
 
     def poisoned(step: int, samples: list[Sample]) -> dict[str, object]:
@@ -303,24 +293,26 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
     with pytest.raises(JobError, match=text) as caught:
         own.run()
     assert "\n" in str(caught.value)
-    assert all(value.isfinite().all() for value in result(config).values())
+    assert all(value.isfinite().all() for value in trainings.result(config).values())
 
 
 OUT_OF_MEMORY = r"step 2: out of memory with micro-batches of 200 tokens\. Set a smaller micro_batch_tokens"
 
 
 def test_a_step_without_memory_names_the_key_to_change(tmp_path: pathlib.Path) -> None:
-    own = trainer(tiny_training(tmp_path))
-    run_out_of_memory(own, step=1)
+    own = trainings.trainer(trainings.tiny_training(tmp_path))
+    trainings.run_out_of_memory(own, step=1)
     with pytest.raises(JobError, match=OUT_OF_MEMORY):
         own.run()
 
 
 @pytest.mark.long
 def test_a_worker_without_memory_ends_all_of_them(tmp_path: pathlib.Path) -> None:
-    prepare(tiny_training(tmp_path))
-    workers = [in_process(run_worker_without_memory, tmp_path, rank, 2) for rank in range(2)]
-    assert list(map(code_of, workers)) == [0, 0]
+    prepare(trainings.tiny_training(tmp_path))
+    workers = [
+        trainings.in_process(trainings.run_worker_without_memory, tmp_path, rank, 2) for rank in range(2)
+    ]
+    assert list(map(trainings.code_of, workers)) == [0, 0]
     for rank in range(2):
         assert re.match(OUT_OF_MEMORY, (tmp_path / f"why-{rank}").read_text())
 
@@ -328,7 +320,7 @@ def test_a_worker_without_memory_ends_all_of_them(tmp_path: pathlib.Path) -> Non
 def test_a_full_disk_stops_and_keeps_the_last_checkpoint(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tiny_training(tmp_path)
+    config = trainings.tiny_training(tmp_path)
     save = torch.save
 
     def full(tensors: Any, path: pathlib.Path) -> None:
@@ -340,21 +332,21 @@ def test_a_full_disk_stops_and_keeps_the_last_checkpoint(
     monkeypatch.setattr(torch, "save", full)
     text = r"step-00000006 could not be written: .*No space left.*\n.*is kept\. Make room"
     with pytest.raises(JobError, match=text):
-        run(config)
+        trainings.run(config)
     monkeypatch.undo()
     assert [path.name for path in pathlib.Path(config.out, "checkpoints").iterdir()] == ["step-00000003"]
-    assert run(config).step == 10
+    assert trainings.run(config).step == 10
 
 
 def test_a_reader_is_replaced_and_files_of_others_beside_it_stay(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path)
-    run(config)
+    config = trainings.tiny_training(tmp_path)
+    trainings.run(config)
     reader = pathlib.Path(config.out, "reader")
     weights = (reader / "model.safetensors").read_bytes()
     for name in ("model.safetensors", "notes.txt"):
         (reader / name).write_bytes(b"mine")
     shutil.rmtree(f"{config.out}/checkpoints")
-    assert run(config).step == 10
+    assert trainings.run(config).step == 10
     assert (reader / "model.safetensors").read_bytes() == weights
     assert (reader / "notes.txt").read_bytes() == b"mine"
 
@@ -380,8 +372,8 @@ def test_workers_share_every_question_once(fresh: loop.Trainer) -> None:
 
 
 def test_the_log_is_a_table_with_dev_scores(tmp_path: pathlib.Path) -> None:
-    config: TrainConfig = tiny_training(tmp_path)
-    run(config)
+    config: TrainConfig = trainings.tiny_training(tmp_path)
+    trainings.run(config)
     header, *rows = pathlib.Path(config.out, "log.csv").read_text().splitlines()
     assert header == "step,stage,loss,gradient_norm,learning_rate,tokens,seconds,dev,dev_dev"
     assert [row.split(",")[1] for row in rows] == ["1"] * 4 + ["2"] * 6

@@ -18,16 +18,7 @@ from towns import towns
 import erag_ray as er
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.extras.credit.orders import ORDER_EFFECTS
-from erag_ray.extras.verdicts.agreement import (
-    PEOPLE,
-    PEOPLE_MEANS,
-    _corrected,
-    alpha,
-    kappa,
-    pair_counts,
-    verdict_sums,
-    with_interval,
-)
+from erag_ray.extras.verdicts import agreement
 from erag_ray.extras.verdicts.stage import check, make_verdicts
 from erag_ray.measures.agreement import resample_weights
 from erag_ray.store.schemas import LIST_OUTPUTS
@@ -42,11 +33,11 @@ def test_alpha_of_a_published_example() -> None:
     # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), A: .095
     meg, owen = np.array([0, 1, 0, 0, 0, 0, 0, 0, 1, 0]), np.array([1, 1, 1, 0, 0, 1, 0, 0, 0, 0])
     accepted = (meg + owen).astype(float)
-    sums = verdict_sums(accepted, 2 - accepted)
-    assert alpha(sums.sum(axis=0)) == CLOSE(1 - 19 * 4 / (14 * 6))
+    sums = agreement.verdict_sums(accepted, 2 - accepted)
+    assert agreement.alpha(sums.sum(axis=0)) == CLOSE(1 - 19 * 4 / (14 * 6))
     # an item with one verdict changes nothing
-    alone = verdict_sums(np.array([1.0]), np.array([0.0]))
-    assert alpha(np.concatenate([sums, alone]).sum(axis=0)) == alpha(sums.sum(axis=0))
+    alone = agreement.verdict_sums(np.array([1.0]), np.array([0.0]))
+    assert agreement.alpha(np.concatenate([sums, alone]).sum(axis=0)) == agreement.alpha(sums.sum(axis=0))
 
 
 def test_intervals_draw_questions() -> None:
@@ -54,7 +45,9 @@ def test_intervals_draw_questions() -> None:
     items, questions = generator.random((60, 2)) < 0.5, np.sort(generator.integers(20, size=60))
     questions = np.unique(questions, return_inverse=True)[1]
     weights = resample_weights(int(questions.max()) + 1, 300, 3)
-    value, low, high = with_interval(kappa, pair_counts(items), questions, weights, 0.9)
+    value, low, high = agreement.with_interval(
+        agreement.kappa, agreement.pair_counts(items), questions, weights, 0.9
+    )
     drawn = [naive_kappa(items.repeat(draw[questions], axis=0)) for draw in weights]
     assert value == CLOSE(naive_kappa(items))
     assert (low, high) == CLOSE(tuple(np.quantile(drawn, [0.05, 0.95])))
@@ -64,11 +57,15 @@ def test_there_is_no_interval_where_too_many_resamples_have_no_value() -> None:
     # one of six questions differs: a third of the resamples lacks it
     items, questions = np.array([[True, True]] * 5 + [[False, False]]), np.arange(6)
     weights = resample_weights(6, 300, 3)
-    assert with_interval(kappa, pair_counts(items), questions, weights, 0.9) == (1.0, None, None)
+    assert agreement.with_interval(
+        agreement.kappa, agreement.pair_counts(items), questions, weights, 0.9
+    ) == (1.0, None, None)
     # nor where all questions are one cluster
     of_one = resample_weights(6, 300, 3, np.zeros(6, np.int64))
     halves = np.array([[True, True]] * 3 + [[False, False]] * 2 + [[True, False]])
-    value, *ends = with_interval(kappa, pair_counts(halves), questions, of_one, 0.9)
+    value, *ends = agreement.with_interval(
+        agreement.kappa, agreement.pair_counts(halves), questions, of_one, 0.9
+    )
     assert (value is not None, ends) == (True, [None, None])
 
 
@@ -169,7 +166,7 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
     tiny = judged(compared, records)
     compare(tiny)
     store = TableStore(tiny.config.out)
-    rows = store.read(PEOPLE)
+    rows = store.read(agreement.PEOPLE)
     of_outputs = rows.filter(about="outputs", rater="exact_match", run_id="").to_dicts()[0]
     counts = [of_outputs[f"num_{name}"] for name in ("both", "only_rater", "only_people", "neither")]
     assert counts == [5, 0, 1, 4]
@@ -179,10 +176,10 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
     assert [row["run_id"] for row in erag] == [""]
     assert (erag[0]["num_items"], erag[0]["num_both"], erag[0]["num_only_people"]) == (2, 1, 1)
     assert erag[0]["value"] == 0.0
-    notes = store.manifest(PEOPLE)["config"]["notes"]
+    notes = store.manifest(agreement.PEOPLE)["config"]["notes"]
     unused = "verdicts: 3 of 15 are on outputs or documents that the job does not have, and not used"
     assert notes == [f"{unused} (such as query 'q1', document 'd77')"]
-    means = {(row["run_id"], row["depth"]): row for row in store.read(PEOPLE_MEANS).to_dicts()}
+    means = {(row["run_id"], row["depth"]): row for row in store.read(agreement.PEOPLE_MEANS).to_dicts()}
     assert {*means} == {("good", 3), ("bad", 3)}
     # too few verdicts for a prediction: the sum of those that there are, by their share
     assert means["bad", 3]["judged"] == CLOSE(2 / 5)
@@ -195,13 +192,13 @@ def test_verdicts_that_are_all_the_same_have_a_reason(compared: Tiny, no_reader:
     records = [{"query_id": "q2", "run": run, "verdict": True} for run in ("good", "bad")]
     tiny = judged(compared, records, language="th")
     compare(tiny)
-    rows = TableStore(tiny.config.out).read(PEOPLE)
+    rows = TableStore(tiny.config.out).read(agreement.PEOPLE)
     row = rows.filter(about="outputs", rater="exact_match:th", run_id="").to_dicts()[0]
     assert (row["value"], row["reason"]) == (None, "all verdicts are the same")
     assert {*rows.filter(about="outputs")["rater"]} == {"exact_match:th", "match:th", "token_f1:th"}
     # who abstains is not right, and not wrong
     compare(judged(compared, records, score="abstained"))
-    raters = TableStore(tiny.config.out).read(PEOPLE).filter(about="outputs")["rater"]
+    raters = TableStore(tiny.config.out).read(agreement.PEOPLE).filter(about="outputs")["rater"]
     assert {*raters} == {"exact_match", "match", "token_f1"}
     with pytest.raises(
         InputError, match="verdicts: 1 of 1 are on outputs or documents that the job does not"
@@ -218,7 +215,7 @@ def test_people_see_the_first_of_several_answers(tmp_path: pathlib.Path, reads_h
     first = {row["query_id"]: row["output"] == f"Person {row['query_id'][1:]}" for row in answers.to_dicts()}
     verdicts = [{"query_id": name, "run": "good", "verdict": is_right} for name, is_right in first.items()]
     make_tables(tiny := judged(tiny, verdicts))
-    row = table(tiny, PEOPLE, rater="exact_match", run_id="").to_dicts()[0]
+    row = table(tiny, agreement.PEOPLE, rater="exact_match", run_id="").to_dicts()[0]
     assert (row["num_both"], row["num_neither"]) == (sum(first.values()), len(first) - sum(first.values()))
 
 
@@ -235,7 +232,7 @@ def test_few_verdicts_or_equal_ones(
     rows = pl.DataFrame(columns).with_columns(
         verdict=pl.Series(verdicts).extend_constant(None, 100 - len(verdicts))
     )
-    row: Any = _corrected(settings, rows)
+    row: Any = agreement._corrected(settings, rows)
     assert row["corrected"] == CLOSE(corrected)
     assert least - 0.001 < row["low"] < row["high"] < most + 0.001
 
@@ -251,7 +248,7 @@ def test_corrected_means_are_those_of_people() -> None:
         columns = {"query_id": list(map(str, range(2000))), "value": score, "verdict": people}
         verdict = pl.when(pl.Series(is_judged)).then("verdict")
         rows = pl.DataFrame(columns).with_columns(verdict.alias("verdict"))
-        row: Any = _corrected(settings, rows)  # type: ignore[arg-type]
+        row: Any = agreement._corrected(settings, rows)  # type: ignore[arg-type]
         corrected.append(row["corrected"])
         inside += row["low"] <= people.mean() <= row["high"]
     assert score.mean() < 0.55

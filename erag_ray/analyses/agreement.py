@@ -7,19 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.analyses import order
 from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.correlations import CORRELATIONS, agreement, informative
-from erag_ray.analyses.order import (
-    MAX_RUNS,
-    STATISTIC_NAMES,
-    in_reading_order,
-    in_run_order,
-    measure_name,
-    run_columns,
-    symbol_of,
-    table_depths,
-    whole_lists,
-)
 from erag_ray.analyses.parts.formats import MISSING
 from erag_ray.analyses.parts.model import Figure, Table
 from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name
@@ -74,14 +64,16 @@ def _of_scope(correlations: pl.DataFrame, scope: Scope) -> tuple[pl.DataFrame, s
     """Return `best_measures` of the runs of a scope, with a label and the run, and the symbol of the statistic."""
     computed = correlations["statistic"].unique().sort().to_list()
     # Kendall's tau if it was computed
-    statistic = next((name for name in STATISTIC_NAMES if name in computed), computed[0] if computed else "")
+    statistic = next(
+        (name for name in order.STATISTIC_NAMES if name in computed), computed[0] if computed else ""
+    )
     selected = correlations.filter(
         dataset=scope.dataset, reader=scope.reader, score=scope.score, statistic=statistic
     )
-    best = in_run_order(best_measures(selected, scope.runs), scope.runs)
+    best = order.in_run_order(best_measures(selected, scope.runs), scope.runs)
     label = pl.format("{}: {}@{}", "annotator", "measure", "depth")
     named = best.with_columns(label=label, run="run_id", kind=pl.lit(AGREEMENT), questions="num_queries")
-    return named, symbol_of(statistic)
+    return named, order.symbol_of(statistic)
 
 
 def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
@@ -90,9 +82,9 @@ def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFra
     Measures are over the whole list at the depth of Table 1 (`table_depths`), as in the paper's Figures 1 to 3. One
     with a value for every run comes before others. ``correlations`` are `informative`, of one dataset and statistic.
     """
-    selected = whole_lists(correlations).filter(pl.col("run_id").is_in(runs))
+    selected = order.whole_lists(correlations).filter(pl.col("run_id").is_in(runs))
     key = ["annotator", "measure"]
-    at_depth = selected.join(table_depths(selected), on=["annotator", "depth"], how="semi")
+    at_depth = selected.join(order.table_depths(selected), on=["annotator", "depth"], how="semi")
     candidates = at_depth.drop_nulls("value")
     signs = [agreement_sign(*names) for names in candidates.select(*key, "score").iter_rows()]
     better = pl.col("value") * pl.Series("sign", signs, dtype=pl.Int64)
@@ -101,7 +93,7 @@ def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFra
     )
     ordered = means.sort("count", "mean", "measure", descending=[True, True, False])
     best = ordered.unique("annotator", keep="first", maintain_order=True)
-    return in_reading_order(candidates.join(best, on=key, how="semi"))
+    return order.in_reading_order(candidates.join(best, on=key, how="semi"))
 
 
 def cost_against_agreement(
@@ -185,15 +177,15 @@ def show_all(results: Results) -> Iterator[Table]:
 
     By the first statistic. An annotator without any value has a row that says why.
     """
-    rows, runs = informative(results[CORRELATIONS]), results.runs[:MAX_RUNS]
+    rows, runs = informative(results[CORRELATIONS]), results.runs[: order.MAX_RUNS]
     for statistic in rows["statistic"].unique(maintain_order=True).head(1):
-        whole = whole_lists(rows).filter(pl.col("run_id").is_in(runs), statistic=statistic)
+        whole = order.whole_lists(rows).filter(pl.col("run_id").is_in(runs), statistic=statistic)
         groups = []
         for (dataset,), part in whole.sort("dataset").group_by("dataset", maintain_order=True):
             best = best_measures(part, runs)
             of_annotators = best.group_by("annotator", maintain_order=True)
             groups += [
-                ((dataset, name, measure_name(of_one.row(0, named=True))), of_one)
+                ((dataset, name, order.measure_name(of_one.row(0, named=True))), of_one)
                 for (name,), of_one in of_annotators
             ]
             without = part.filter(pl.col("annotator").is_in(best["annotator"].implode()).not_())
@@ -201,12 +193,12 @@ def show_all(results: Results) -> Iterator[Table]:
                 ((dataset, name, MISSING), of_one.unique("run_id", keep="first", maintain_order=True))
                 for (name,), of_one in without.sort("annotator").group_by("annotator", maintain_order=True)
             ]
-        symbol = symbol_of(statistic)
+        symbol = order.symbol_of(statistic)
         yield crosstab(
             groups,
             names("dataset", "annotator", "measure"),
             "run_id",
-            run_columns(runs),
+            order.run_columns(runs),
             agreement,
             name=part_name("agreement", statistic),
             title=f"How well each label agrees with the end-to-end utility, {symbol} over queries",

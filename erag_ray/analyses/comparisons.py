@@ -7,17 +7,11 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.analyses import paired
 from erag_ray.analyses.answer import listed_and, needed_questions, not_compared, other_depths
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, estimated, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
-from erag_ray.analyses.paired import (
-    DIFFERENCE_FIELDS,
-    FIGURE_COLUMNS,
-    compare_runs,
-    pair_name,
-    paired_caption,
-)
 from erag_ray.analyses.parts.formats import counted
 from erag_ray.analyses.parts.model import Figure, Finding, Part, Table
 from erag_ray.analyses.parts.shapes import listing, name_field, rows_of
@@ -29,7 +23,7 @@ from erag_ray.store.schemas import table_schema
 
 COMPARISONS = table_schema(
     "comparisons",
-    f"dataset* reader* score* annotator* run_a* run_b* depth* measure* cutoff* ideal* {FIGURE_COLUMNS}",
+    f"dataset* reader* score* annotator* run_a* run_b* depth* measure* cutoff* ideal* {paired.FIGURE_COLUMNS}",
 )
 MAX_SHOWN = 20
 """With more runs, only pairs with the best run are shown."""
@@ -44,7 +38,7 @@ def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     ``low`` and ``high`` agree with ``p_value``, ``low_adjusted`` and ``high_adjusted`` with ``p_adjusted``. Measures
     whose ideal is the run's own list are left out: they compare no runs.
     """
-    return compare_runs([({}, dataset) for dataset in datasets], settings, COMPARISONS)
+    return paired.compare_runs([({}, dataset) for dataset in datasets], settings, COMPARISONS)
 
 
 def show(view: View) -> Iterator[Part]:
@@ -75,9 +69,9 @@ def comparison_table(view: View, rows: pl.DataFrame) -> Table:
             for name, part in quantities
             for row in rows_of(part.sort("run_a", "run_b"))
         ),
-        (name_field("runs", pair_name), name_field("by", "quantity"), *DIFFERENCE_FIELDS),
-        caption=f"{paired_caption(view.results.confidence)}{reasons(rows)}{left_out}Other measures and cut-offs are "
-        "in the table comparisons.",
+        (name_field("runs", paired.pair_name), name_field("by", "quantity"), *paired.DIFFERENCE_FIELDS),
+        caption=f"{paired.paired_caption(view.results.confidence)}{reasons(rows)}{left_out}"
+        "Other measures and cut-offs are in the table comparisons.",
         is_main=view.is_only,
         **view.about("comparisons", "which runs differ"),
     )
@@ -141,13 +135,13 @@ def show_all(results: Results) -> Iterator[Table]:
         rows,
         (
             name_field("dataset", "dataset"),
-            name_field("runs", pair_name),
+            name_field("runs", paired.pair_name),
             name_field("by", "quantity"),
-            *DIFFERENCE_FIELDS,
+            *paired.DIFFERENCE_FIELDS,
         ),
         name="comparisons",
         title="The best run against the others, by utility",
-        caption=paired_caption(results.confidence).strip(),
+        caption=paired.paired_caption(results.confidence).strip(),
         is_main=True,
     )
 

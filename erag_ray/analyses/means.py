@@ -9,18 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from erag_ray.analyses import order
 from erag_ray.analyses.answer import listed_and
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, estimated, per_dataset
-from erag_ray.analyses.order import (
-    MAX_RUNS,
-    at_full_depth,
-    by_measure,
-    by_utility,
-    in_run_order,
-    references_of,
-    run_columns,
-)
 from erag_ray.analyses.parts.formats import counted, number
 from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Table, Value
 from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names
@@ -74,10 +66,10 @@ def which_retriever(view: View, rows: pl.DataFrame) -> Table:
     num_queries = count_queries(rows)
     title = f"which retriever serves the reader best ({counted(num_queries, 'query')})"
     return crosstab(
-        [*by_utility(rows), *by_measure(at_full_depth(rows))],
+        [*order.by_utility(rows), *order.by_measure(order.at_full_depth(rows))],
         names("annotator", "mean"),
         "run_id",
-        run_columns([*view.runs, *references_of(rows)]),
+        order.run_columns([*view.runs, *order.references_of(rows)]),
         functools.partial(_value, num_queries),
         # labels have no reference runs
         absent=Value(""),
@@ -106,7 +98,7 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
     utility = means.filter(
         dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
     ).drop_nulls("mean")
-    selected = in_run_order(utility.filter(pl.col("run_id").is_in(scope.runs)), scope.runs).sort(
+    selected = order.in_run_order(utility.filter(pl.col("run_id").is_in(scope.runs)), scope.runs).sort(
         "run_number", "depth", maintain_order=True
     )
     references = utility.filter(pl.col("run_id").is_in(REFERENCES))
@@ -180,12 +172,12 @@ def show_all(results: Results) -> Iterator[Table]:
     if rows["dataset"].n_unique() < 2:
         return
     runs, groups = results.runs, []
-    best = f"The {MAX_RUNS} best of {len(runs)} runs. " if len(runs) > MAX_RUNS else ""
+    best = f"The {order.MAX_RUNS} best of {len(runs)} runs. " if len(runs) > order.MAX_RUNS else ""
     for (dataset,), part in rows.group_by("dataset", maintain_order=True):
         num_queries = count_queries(part)
         groups += [
             ((dataset, num_queries, *heads), of_depth.with_columns(all=pl.lit(num_queries)))
-            for heads, of_depth in by_utility(part)
+            for heads, of_depth in order.by_utility(part)
         ]
     yield crosstab(
         groups,
@@ -195,7 +187,7 @@ def show_all(results: Results) -> Iterator[Table]:
             *(Column("score", Format.TEXT), Column("mean", Format.TEXT)),
         ),
         "run_id",
-        run_columns([*runs[:MAX_RUNS], *references_of(rows)]),
+        order.run_columns([*runs[: order.MAX_RUNS], *order.references_of(rows)]),
         lambda row: _value(row["all"], row),
         name="utility",
         title="Which retriever serves the reader best",

@@ -15,15 +15,7 @@ from erag_ray.analyses.parts.model import Format, Value
 from erag_ray.analyses.parts.shapes import estimate, field
 from erag_ray.analyses.settings import OWN_LIST, Floats, Settings
 from erag_ray.data.runs.references import END_TO_END
-from erag_ray.measures.agreement import (
-    POWER,
-    TIE_DIGITS,
-    AdjustedTest,
-    Family,
-    effect_size,
-    paired_differences,
-    round_up,
-)
+from erag_ray.measures import agreement
 from erag_ray.store.schemas import TableSchema
 
 FIGURES = (
@@ -55,7 +47,7 @@ def compare_runs(
         least: pairs with fewer queries judged in both are not tested.
     """
     alpha = 1 - settings.confidence
-    families: dict[Row, tuple[Family, list[dict[str, Any]]]] = {}
+    families: dict[Row, tuple[agreement.Family, list[dict[str, Any]]]] = {}
     rows: list[dict[str, Any]] = []
     for part, dataset in parts:
         of_judged = _comparable(dataset.columns)
@@ -64,7 +56,7 @@ def compare_runs(
             names = {**part, "dataset": dataset.dataset, **{key: name[key] for key in QUANTITY}}
             of_depth = () if name["annotator"] == END_TO_END else (name["depth"], name["cutoff"])
             key = (dataset.dataset, *(name[one] for one in OF_ANY_DEPTH), *of_depth)
-            family, tested = families.setdefault(key, (Family(), []))
+            family, tested = families.setdefault(key, (agreement.Family(), []))
             for a, b in itertools.combinations(sorted(runs), 2):
                 figures, differences = _judged(runs[a], runs[b], least)
                 row = {**names, "run_a": a, "run_b": b, **figures}
@@ -72,7 +64,9 @@ def compare_runs(
                 if not row["reason"]:
                     if estimates is not runs:
                         # each of the two was rounded, so equal ones may differ in the last digit
-                        differences = np.round(paired_differences(estimates[a], estimates[b]), TIE_DIGITS - 1)
+                        differences = np.round(
+                            agreement.paired_differences(estimates[a], estimates[b]), agreement.TIE_DIGITS - 1
+                        )
                     family.add(differences, tuple(part.values()), dataset.draws.clusters)
                     tested.append(row)
     for family, tested in families.values():
@@ -88,12 +82,12 @@ def _comparable(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, objec
 
 def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
     """Return what is known of two runs without a test, and their differences."""
-    differences = paired_differences(a, b)
+    differences = agreement.paired_differences(a, b)
     is_judged = ~np.isnan(differences)
     judged = differences[is_judged]
     row = {
         "difference": float(judged.mean()) if len(judged) else None,
-        "effect_size": effect_size(judged),
+        "effect_size": agreement.effect_size(judged),
         "num_queries": len(judged),
         "num_dropped": len(differences) - len(judged),
         "reason": _why_not(a[is_judged], b[is_judged], least),
@@ -101,7 +95,7 @@ def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
     return row, differences
 
 
-def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[str, Any]:
+def _tested(row: dict[str, Any], adjusted: agreement.AdjustedTest, alpha: float) -> dict[str, Any]:
     """Return the figures of a pair that its test gives."""
     test, level = adjusted.test, adjusted.level
     needed = test.num_needed(level) if test.p_value > level else None
@@ -109,7 +103,7 @@ def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[s
         **adjusted.figures(alpha),
         "detectable": test.detectable(alpha),
         # the queries to be judged grow in proportion, where an auxiliary label predicts the rest, and with clusters
-        "num_needed": needed and round_up(needed * row["num_queries"] / test.count),
+        "num_needed": needed and agreement.round_up(needed * row["num_queries"] / test.count),
         "reason": NO_VARIATION if row["effect_size"] is None else None,
     }
 
@@ -143,7 +137,7 @@ def _effect_size(row: Mapping[str, Any]) -> Value:
 DETECTABLE = field(
     "detectable",
     "detectable",
-    meaning=f"The least true difference that one test would find in {POWER:.0%} of cases",
+    meaning=f"The least true difference that one test would find in {agreement.POWER:.0%} of cases",
 )
 TEST_FIELDS = (
     field(
@@ -175,5 +169,5 @@ def paired_caption(confidence: float) -> str:
         "test). Holm: both corrected over all pairs of runs by this quantity, of utility at all depths; equal pairs "
         "count once, and those without any difference not at all. An interval excludes 0 exactly if its p "
         "is significant. Effect size: the difference in standard deviations; detectable: the least true difference "
-        f"that one test would find in {POWER:.0%} of cases (alpha {number(1 - confidence, 2)}, two-sided). "
+        f"that one test would find in {agreement.POWER:.0%} of cases (alpha {number(1 - confidence, 2)}, two-sided). "
     )

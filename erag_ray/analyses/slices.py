@@ -15,19 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from erag_ray.analyses import contract
 from erag_ray.analyses.cells import CELLS, cells_of
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.comparisons import COMPARISONS
-from erag_ray.analyses.contract import (
-    OF_COLUMNS,
-    RESAMPLED,
-    TESTED,
-    Analysis,
-    Evaluation,
-    View,
-    columns_of,
-    per_dataset,
-)
 from erag_ray.analyses.means import MEANS, means
 from erag_ray.analyses.order import by_utility, first_of_each, is_reference, references_of, run_columns
 from erag_ray.analyses.paired import DETECTABLE, TEST_FIELDS, compare_runs, pair_name
@@ -54,7 +45,7 @@ def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(conform(named.select(SLICES.columns.names), SLICES))
 
 
-def slices_of(evaluation: Evaluation) -> pl.DataFrame:
+def slices_of(evaluation: contract.Evaluation) -> pl.DataFrame:
     cells, slices = evaluation.once(cells_of), evaluation.inputs.slices
     parts = [
         known_slice(cells) if name == KNOWN else slices.filter(slice=name)
@@ -123,7 +114,7 @@ def _quantities(part: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     yield from first_of_each(part.filter(pl.col("annotator") == "erag"))
 
 
-def show_means(view: View) -> Iterator[Table]:
+def show_means(view: contract.View) -> Iterator[Table]:
     """Yield utility and eRAG's first measure at the largest depth, by slice and run."""
     rows = view.rows(SLICE_MEANS)
     groups = [
@@ -146,7 +137,7 @@ def show_means(view: View) -> Iterator[Table]:
         )
 
 
-def show_comparisons(view: View) -> Iterator[Table]:
+def show_comparisons(view: contract.View) -> Iterator[Table]:
     """Compare all pairs of runs by utility and by eRAG's first measure at the largest depth, by slice."""
     rows: list[dict[str, Any]] = [
         {**row, "quantity": quantity}
@@ -176,21 +167,21 @@ def show_comparisons(view: View) -> Iterator[Table]:
 
 
 SLICED = "By slice of the questions"
-OF_SLICES = (*OF_COLUMNS, CELLS, SLICES)
-OF_MEANS = Analysis(
+OF_SLICES = (*contract.OF_COLUMNS, CELLS, SLICES)
+OF_MEANS = contract.Analysis(
     schema=SLICE_MEANS,
     sources=OF_SLICES,
-    settings=("slices", *RESAMPLED),
-    make=per_dataset(slice_means, columns_of, slices_of),
+    settings=("slices", *contract.RESAMPLED),
+    make=contract.per_dataset(slice_means, contract.columns_of, slices_of),
     is_optional=True,
     show=show_means,
     group=SLICED,
 )
-OF_COMPARISONS = Analysis(
+OF_COMPARISONS = contract.Analysis(
     schema=SLICE_COMPARISONS,
     sources=OF_SLICES,
-    settings=("slices", *TESTED),
-    make=per_dataset(slice_comparisons, columns_of, slices_of),
+    settings=("slices", *contract.TESTED),
+    make=contract.per_dataset(slice_comparisons, contract.columns_of, slices_of),
     is_optional=True,
     show=show_comparisons,
     group=SLICED,

@@ -32,22 +32,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from erag_ray import models
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.cluster.gpus import check_gpus
 from erag_ray.inference.coordinator import REPORT_SECONDS, STOPPING_REPORT_SECONDS, Orders
 from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.inference.watchdog import MaxBatchSeconds, Watchdog
 from erag_ray.inference.writer import Writer
-from erag_ray.models import (
-    Budget,
-    Isolation,
-    TokenCounts,
-    check_facts,
-    load_model,
-    make_model,
-    model_class,
-    model_id,
-)
 from erag_ray.models.local.process import (
     backend,
     is_gpu_lost,
@@ -178,7 +169,7 @@ class ModelActor:
         self.store = ResponseStore(store, model)
         self.num_responses = 0
         self._notes = Counter[str]()
-        self._budget = Budget(config, max_cost)
+        self._budget = models.Budget(config, max_cost)
         self._coordinator, self._process = coordinator, uuid.uuid4().hex
         self._writer: Writer | None = None
         self._is_stopping = False
@@ -188,12 +179,12 @@ class ModelActor:
         # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
             with self._watchdog.loading(), self._counting_loads():
-                model_class(config.kind)  # imports torch where the model needs it
+                models.model_class(config.kind)  # imports torch where the model needs it
                 set_threads(num_threads)
                 check_gpus()
                 self.isolation = self._load(config, model, memory_share)
                 self.isolation.model.budget = self._budget
-                check_facts(self.isolation.model, self.store)
+                models.check_facts(self.isolation.model, self.store)
         except (InputError, JobError) as error:
             self._fault = error
         except RuntimeError as error:
@@ -273,17 +264,17 @@ class ModelActor:
         if self._writer is not None:
             self._writer.write()
 
-    def _load(self, config: ReaderConfig, name: str, memory_share: float) -> Isolation:
-        model = make_model(config)
-        local_id = model_id(model)
+    def _load(self, config: ReaderConfig, name: str, memory_share: float) -> models.Isolation:
+        model = models.make_model(config)
+        local_id = models.model_id(model)
         if local_id != name:
             raise JobError(
                 f"reader.model: {config.model} on node {platform.node()} is {local_id}, and {name} where the job "
                 f"started. Give every node the same files and versions; {RESUME_ADVICE}"
             )
         model.memory_share = memory_share
-        load_model(model)
-        return Isolation(model)
+        models.load_model(model)
+        return models.Isolation(model)
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
@@ -365,7 +356,7 @@ class ModelActor:
         if self.isolation.model.charges_budget:
             return False
         counts = response.num_prompt_tokens, response.num_cached_prompt_tokens, response.num_output_tokens
-        self._budget.spent += self._budget.price_of(TokenCounts(*counts))
+        self._budget.spent += self._budget.price_of(models.TokenCounts(*counts))
         return self._budget.wait()
 
     def _count(self, response: Response) -> None:

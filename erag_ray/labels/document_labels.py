@@ -8,15 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
-from erag_ray.annotators import (
-    Evidence,
-    annotate,
-    annotator_named,
-    closed_book_answers,
-    fact_labels,
-    request_specs,
-    uses,
-)
+from erag_ray import annotators
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.stage import Finished
 from erag_ray.inference.values import Values
@@ -49,7 +41,7 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """
     store, values = TableStore(config.out), {**_no_values(config), **finished.values(inputs)}
     tables, sources = [LABELS, DOCUMENT_OUTPUTS], list(EVIDENCE_TABLES)
-    if uses(config.annotators, "facts"):
+    if annotators.uses(config.annotators, "facts"):
         tables, sources = [*tables, FACT_LABELS], [*sources, FACTS]
     with stage_progress("labels", show=config.progress) as at:
         stage = Stage(
@@ -70,7 +62,7 @@ def _no_values(config: JobConfig) -> Values:
     key = {"query_id": pl.String, "doc_id": pl.String, "reader": pl.String}
     types = {
         spec.kind: pl.String if spec.kind.value is str else pl.Float64
-        for spec in request_specs(config.annotators)
+        for spec in annotators.request_specs(config.annotators)
     }
     return {kind: pl.DataFrame(schema={**key, "value": dtype}) for kind, dtype in types.items()}
 
@@ -87,15 +79,17 @@ def _make(
     )
     of_reader = reader_evidence(config, evidence)
     for name in at.each(config.annotators, "annotators"):
-        asks_reader = "reader" in annotator_named(name).roles
+        asks_reader = "reader" in annotators.annotator_named(name).roles
         append(LABELS, label_by_reader(name, of_reader if asks_reader else evidence))
     check_scores(scoring, config)
     append(DOCUMENT_OUTPUTS, document_outputs(values, evidence.pairs))
-    if uses(config.annotators, "facts"):
+    if annotators.uses(config.annotators, "facts"):
         no_facts = as_frame(FACT_LABELS.empty())
-        append(FACT_LABELS, pl.concat([no_facts, *map(fact_labels, _by_reader(evidence, {ANSWER}))]))
+        append(
+            FACT_LABELS, pl.concat([no_facts, *map(annotators.fact_labels, _by_reader(evidence, {ANSWER}))])
+        )
     notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of single documents")]
-    closed_book = closed_book_answers(of_reader).to_dicts() if "gain" in config.annotators else []
+    closed_book = annotators.closed_book_answers(of_reader).to_dicts() if "gain" in config.annotators else []
     return {"notes": notes, "stage": source, "closed_book": closed_book}
 
 
@@ -112,7 +106,7 @@ def document_outputs(values: Values, pairs: pl.DataFrame) -> pl.DataFrame:
     return of_pairs.select(DOCUMENT_OUTPUTS.columns.names).unique(key).sort(key)
 
 
-def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
+def _judge_notes(config: JobConfig, evidence: annotators.Evidence) -> Iterator[str]:
     if RELEVANCE not in evidence.values:
         return
     judged = evidence.of(RELEVANCE)
@@ -123,24 +117,24 @@ def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
         yield f"answers of the judge without a grade, labelled null: {ungraded:,} of {judgements:,}"
 
 
-def label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
+def label_by_reader(name: str, evidence: annotators.Evidence) -> pl.DataFrame:
     """Return the labels of one annotator; each pair is labelled by the reader of its dataset.
 
     Raises:
         InputError: it returns no labels or invalid ones (NaN, a missing pair).
     """
     try:
-        annotator = annotator_named(name)
+        annotator = annotators.annotator_named(name)
         if "reader" not in annotator.fills:
-            return as_frame(annotate(name, evidence))
+            return as_frame(annotators.annotate(name, evidence))
         kinds = [kind for kind in {spec.kind for spec in annotator.requests} if kind in evidence.values]
-        parts = (as_frame(annotate(name, part)) for part in _by_reader(evidence, kinds))
+        parts = (as_frame(annotators.annotate(name, part)) for part in _by_reader(evidence, kinds))
         return pl.concat([as_frame(LABELS.empty()), *parts])
     except ValueError as error:
         raise InputError([f"annotators: {name}: {error}"]) from error
 
 
-def _by_reader(evidence: Evidence, kinds: Collection[Kind]) -> Iterator[Evidence]:
+def _by_reader(evidence: annotators.Evidence, kinds: Collection[Kind]) -> Iterator[annotators.Evidence]:
     """Yield the evidence of each reader: its pairs, and its responses of these kinds."""
     readers = pl.concat([evidence.of(kind).select("reader", "query_id").unique() for kind in kinds])
     for (reader,), queries in readers.unique().sort("reader").group_by("reader", maintain_order=True):

@@ -10,19 +10,7 @@ from gold import gold_of
 
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.parts.model import DatasetVerdict, Figure, Finding, Report, Section, Table, Verdict
-from erag_ray.store.schemas import (
-    CORPUS,
-    DOCUMENT_OUTPUTS,
-    GOLD,
-    LABELS,
-    LIST_OUTPUTS,
-    PROVENANCE,
-    QUERIES,
-    RUNS,
-    SLICES,
-    UTILITY,
-    TableSchema,
-)
+from erag_ray.store import schemas
 from erag_ray.store.tables import TableStore
 
 READER = "echo-0123456789abcdef"
@@ -63,7 +51,7 @@ class Size:
     """Of a list's documents, those that all runs have."""
 
 
-def write_folder(out: str, size: Size, without: tuple[TableSchema, ...] = ()) -> TableStore:
+def write_folder(out: str, size: Size, without: tuple[schemas.TableSchema, ...] = ()) -> TableStore:
     """Seal the tables of a job in a folder, but for those of ``without``."""
     store, random = TableStore(out), np.random.default_rng(0)
     queries = _queries(size)
@@ -74,14 +62,14 @@ def write_folder(out: str, size: Size, without: tuple[TableSchema, ...] = ()) ->
     used = lists.with_columns(value=pl.Series(random.integers(0, 2, lists.height).astype(float)))
     cells = used.filter(pl.col("depth") > 0).filter(pl.col("run_id").is_in(size.runs))
     tables = {
-        QUERIES: queries,
-        RUNS: runs,
-        CORPUS: _corpus(size, pairs, random),
-        GOLD: gold.with_columns(rank=pl.lit(1, pl.Int32)),
-        PROVENANCE: gold_of(pages=gold.rows()),
-        UTILITY: used.with_columns(score=pl.lit("exact_match")),
-        LIST_OUTPUTS: lists.with_columns(output=pl.format("Town {}", pl.col("depth"))),
-        DOCUMENT_OUTPUTS: pairs.with_columns(
+        schemas.QUERIES: queries,
+        schemas.RUNS: runs,
+        schemas.CORPUS: _corpus(size, pairs, random),
+        schemas.GOLD: gold.with_columns(rank=pl.lit(1, pl.Int32)),
+        schemas.PROVENANCE: gold_of(pages=gold.rows()),
+        schemas.UTILITY: used.with_columns(score=pl.lit("exact_match")),
+        schemas.LIST_OUTPUTS: lists.with_columns(output=pl.format("Town {}", pl.col("depth"))),
+        schemas.DOCUMENT_OUTPUTS: pairs.with_columns(
             reader=pl.lit(READER), output=pl.format("Town {}", pl.col("doc_id").str.slice(1, 3))
         ),
         CELLS: cells.with_columns(
@@ -91,14 +79,14 @@ def write_folder(out: str, size: Size, without: tuple[TableSchema, ...] = ()) ->
             closed_book=pl.lit(None, pl.Boolean),
             cell=pl.Series(np.array(CELL_NAMES)[random.integers(0, len(CELL_NAMES), cells.height)].tolist()),
         ),
-        SLICES: queries.select(
+        schemas.SLICES: queries.select(
             "query_id", slice=pl.lit("hops"), value=(pl.int_range(pl.len()) % 3 + 1).cast(pl.String)
         ),
     }
     for schema, table in tables.items():
         if schema not in without:
             store.write(table.select(schema.columns.names), schema)
-    if LABELS not in without:
+    if schemas.LABELS not in without:
         _write_labels(store, size, pairs, random)
     return store
 
@@ -127,7 +115,7 @@ def _runs(size: Size, queries: pl.DataFrame) -> pl.DataFrame:
     documents = rows.with_columns(
         doc_id=pl.when(is_shared).then(shared).otherwise(own), score=-pl.col("rank").cast(pl.Float64)
     )
-    return documents.select(RUNS.columns.names)
+    return documents.select(schemas.RUNS.columns.names)
 
 
 def _corpus(size: Size, pairs: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
@@ -149,10 +137,12 @@ def _lists(size: Size, queries: pl.DataFrame) -> pl.DataFrame:
 
 
 def _write_labels(store: TableStore, size: Size, pairs: pl.DataFrame, random: np.random.Generator) -> None:
-    writer = store.writer(LABELS)
+    writer = store.writer(schemas.LABELS)
     for annotator in size.annotators:
         values = random.integers(-1 if annotator == "gain" else 0, 2, pairs.height).astype(float)
         named = {"annotator": annotator, "reader": READER, "score": "exact_match"}
         columns = {name: pl.lit(value) for name, value in named.items()}
-        writer.append(pairs.with_columns(label=pl.Series(values), **columns).select(LABELS.columns.names))
-    store.seal(LABELS, writer.parts, writer.num_rows)
+        writer.append(
+            pairs.with_columns(label=pl.Series(values), **columns).select(schemas.LABELS.columns.names)
+        )
+    store.seal(schemas.LABELS, writer.parts, writer.num_rows)

@@ -7,21 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.measures.agreement import (
-    STATISTICS,
-    agree,
-    agree_over_runs,
-    difference_of,
-    mean_intervals,
-    paired_differences,
-    permutation_p_values,
-    permutations,
-    permutations_among,
-    resample_weights,
-    resampled_agreement,
-)
+from erag_ray.measures import agreement
 
-both_statistics = pytest.mark.parametrize("statistic", list(STATISTICS))
+both_statistics = pytest.mark.parametrize("statistic", list(agreement.STATISTICS))
 
 
 @both_statistics
@@ -36,7 +24,9 @@ both_statistics = pytest.mark.parametrize("statistic", list(STATISTICS))
     ],
 )
 def test_undefined_says_why(statistic: str, x: list[float], y: list[float], reason: str) -> None:
-    result = agree(x, y, statistic, resample_weights(len(x), 20), orders=permutations(len(x)))
+    result = agreement.agree(
+        x, y, statistic, agreement.resample_weights(len(x), 20), orders=agreement.permutations(len(x))
+    )
     assert (result.value, result.low, result.high, result.ceiling, result.p_value) == (None,) * 5
     assert (result.num_queries, result.reason) == (len(x), reason)
 
@@ -45,26 +35,28 @@ def test_undefined_says_why(statistic: str, x: list[float], y: list[float], reas
 @pytest.mark.parametrize("column", [[0, float("nan"), 1], [0, float("inf"), 1], [0, 1], [[0, 1, 1]]])
 def test_bad_columns_are_refused(statistic: str, column: list[float]) -> None:
     with pytest.raises(ValueError, match="column"):
-        agree(column, [0, 1, 1], statistic)
+        agreement.agree(column, [0, 1, 1], statistic)
     with pytest.raises(ValueError, match="column"):
-        agree([0, 1, 1], column, statistic)
+        agreement.agree([0, 1, 1], column, statistic)
 
 
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown statistic 'tau'; known: kendall_tau_b, spearman_rho"):
-        agree([0, 1], [0, 1], "tau")
+        agreement.agree([0, 1], [0, 1], "tau")
     with pytest.raises(ValueError, match="statistic 'math:pi' is a float"):
-        agree([0, 1], [0, 1], "math:pi")
+        agreement.agree([0, 1], [0, 1], "math:pi")
     with pytest.raises(ValueError, match=r"whole numbers \[num_resamples, 2\], got int16 \[10, 3\]"):
-        agree([0, 1], [0, 1], "kendall_tau_b", resample_weights(3, 10))
+        agreement.agree([0, 1], [0, 1], "kendall_tau_b", agreement.resample_weights(3, 10))
     with pytest.raises(ValueError, match="float64"):
-        agree([0, 1], [0, 1], "kendall_tau_b", np.ones((10, 2)))  # type: ignore[arg-type]
+        agreement.agree([0, 1], [0, 1], "kendall_tau_b", np.ones((10, 2)))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="confidence 95 is outside"):
-        agree([0, 1, 2], [0, 1, 1], "kendall_tau_b", resample_weights(3, 10), confidence=95)
+        agreement.agree(
+            [0, 1, 2], [0, 1, 1], "kendall_tau_b", agreement.resample_weights(3, 10), confidence=95
+        )
 
 
 def test_two_queries_have_no_p_value() -> None:
-    result = agree([0, 1], [0, 1], "spearman_rho", orders=permutations(2))
+    result = agreement.agree([0, 1], [0, 1], "spearman_rho", orders=agreement.permutations(2))
     assert (result.value, result.p_value) == (1.0, None)
 
 
@@ -82,13 +74,13 @@ def _weights_with_constant_resamples(num_constant: int) -> np.ndarray:
         # few undefined resamples are left out
         (_weights_with_constant_resamples(5), None),
         (_weights_with_constant_resamples(6), "no interval: a column is constant in 6.0% of the resamples"),
-        (resample_weights(4, 0), "no interval: no resamples"),
+        (agreement.resample_weights(4, 0), "no interval: no resamples"),
     ],
 )
 def test_many_undefined_resamples_or_none_leave_no_interval(
     statistic: str, weights: np.ndarray, reason: str | None
 ) -> None:
-    result = agree([0, 1, 2, 3], [0, 1, 1, 1], statistic, weights)
+    result = agreement.agree([0, 1, 2, 3], [0, 1, 1, 1], statistic, weights)
     assert result.value is not None
     expected = pytest.approx(result.value) if reason is None else None
     assert (result.low, result.high, result.reason) == (expected, expected, reason)
@@ -99,34 +91,34 @@ def test_many_undefined_resamples_or_none_leave_no_interval(
 def test_a_resample_has_one_value_whichever_stand_beside_it(statistic: str, num_values: int) -> None:
     random = np.random.default_rng(num_values)
     x, y = random.random(150).round(2), random.integers(0, num_values, size=150)
-    weights = resample_weights(150, 40)
-    whole = resampled_agreement(x, y, statistic, weights)
+    weights = agreement.resample_weights(150, 40)
+    whole = agreement.resampled_agreement(x, y, statistic, weights)
     assert whole is not None
     for width in (1, 7, 16, 33):
-        part = resampled_agreement(x, y, statistic, weights[:width].astype(np.int64))
+        part = agreement.resampled_agreement(x, y, statistic, weights[:width].astype(np.int64))
         assert part is not None
         assert part.values.tolist() == whole.values[:width].tolist()
 
 
 def test_orders_are_of_one_seed_and_of_few_all() -> None:
-    orders = permutations(20, 50, seed=1)
+    orders = agreement.permutations(20, 50, seed=1)
     assert (np.sort(orders, axis=1) == np.arange(20)).all()
-    assert (orders == permutations(20, 50, seed=1)).all()
-    assert (orders != permutations(20, 50, seed=2)).any()
+    assert (orders == agreement.permutations(20, 50, seed=1)).all()
+    assert (orders != agreement.permutations(20, 50, seed=2)).any()
     # 3! less the own one
-    assert permutations(3).tolist() == [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
-    assert permutations(1).shape == (0, 1)
+    assert agreement.permutations(3).tolist() == [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
+    assert agreement.permutations(1).shape == (0, 1)
 
 
 def test_orders_of_some_queries_are_those_of_all_without_the_others() -> None:
-    orders, kept = permutations(12, 30), np.ones(12, bool)
+    orders, kept = agreement.permutations(12, 30), np.ones(12, bool)
     kept[[2, 5]] = False
-    some = permutations_among(orders, kept)
+    some = agreement.permutations_among(orders, kept)
     assert (np.sort(some, axis=1) == np.arange(10)).all()
     names = np.flatnonzero(kept)
     assert [names[row].tolist() for row in some] == [[one for one in row if kept[one]] for row in orders]
     kept[:5] = False
-    assert permutations_among(orders, kept).shape == (720 - 1, 6)
+    assert agreement.permutations_among(orders, kept).shape == (720 - 1, 6)
 
 
 @both_statistics
@@ -137,56 +129,62 @@ def test_p_values_of_many_columns_are_those_of_each(statistic: str, data: st.Dat
     column = st.lists(st.integers(0, 3), min_size=size, max_size=size)
     columns = np.array([data.draw(column) for _ in range(3)], dtype=float).T
     y = np.array(data.draw(column), dtype=float)
-    orders = permutations(size, 50)[:50]
-    found = permutation_p_values(columns, y, statistic, orders)
+    orders = agreement.permutations(size, 50)[:50]
+    found = agreement.permutation_p_values(columns, y, statistic, orders)
     for x, p_value in zip(columns.T, found, strict=True):
-        values = [agree(x, y[order], statistic).value or 0.0 for order in [np.arange(size), *orders]]
+        values = [
+            agreement.agree(x, y[order], statistic).value or 0.0 for order in [np.arange(size), *orders]
+        ]
         assert p_value == pytest.approx(np.mean(np.abs(values) > abs(values[0]) - 1e-9))
 
 
 def test_tau_b_stays_exact_where_float32_would_not() -> None:
     # two queries drawn 2^24 + 1 and 1 times, and one that disagrees with neither: all pairs concordant
     weights = np.array([[2**24 + 1, 1, 1]])
-    assert agree([0, 1, 2], [0, 1, 2], "kendall_tau_b", weights).low == 1.0
+    assert agreement.agree([0, 1, 2], [0, 1, 2], "kendall_tau_b", weights).low == 1.0
 
 
 def test_mean_of_one_query_has_no_interval() -> None:
-    assert mean_intervals(np.array([[0.3]]), resample_weights(1, 10)) == [(0.3, None, None)]
-    assert mean_intervals(np.empty((0, 1)), resample_weights(0, 10)) == [(None, None, None)]
+    assert agreement.mean_intervals(np.array([[0.3]]), agreement.resample_weights(1, 10)) == [
+        (0.3, None, None)
+    ]
+    assert agreement.mean_intervals(np.empty((0, 1)), agreement.resample_weights(0, 10)) == [
+        (None, None, None)
+    ]
 
 
 def test_difference_is_paired() -> None:
     # b is a less 0.1 everywhere: however the queries are drawn, the difference is 0.1
     a = np.random.default_rng(0).random(40)
-    differences = paired_differences(a, a - 0.1)
-    (difference,) = mean_intervals(differences[:, None], resample_weights(40, 100))
+    differences = agreement.paired_differences(a, a - 0.1)
+    (difference,) = agreement.mean_intervals(differences[:, None], agreement.resample_weights(40, 100))
     assert difference == pytest.approx((0.1, 0.1, 0.1))
 
 
 @both_statistics
 def test_an_agreement_differs_from_itself_by_nothing_and_from_a_constant_not_at_all(statistic: str) -> None:
     y = np.arange(10.0)
-    weights = resample_weights(10, 100)
-    itself, constant = (resampled_agreement(x, y, statistic, weights) for x in (y, np.ones(10)))
-    assert difference_of(itself, itself)[:3] == (0.0, 0.0, 0.0)
-    assert difference_of(itself, constant) == (None,) * 4
+    weights = agreement.resample_weights(10, 100)
+    itself, constant = (agreement.resampled_agreement(x, y, statistic, weights) for x in (y, np.ones(10)))
+    assert agreement.difference_of(itself, itself)[:3] == (0.0, 0.0, 0.0)
+    assert agreement.difference_of(itself, constant) == (None,) * 4
     with pytest.raises(ValueError, match="two columns of 9 and 10 values"):
-        resampled_agreement(y[1:], y, statistic, weights)
+        agreement.resampled_agreement(y[1:], y, statistic, weights)
 
 
 @both_statistics
 def test_few_runs_carry_no_p_value(statistic: str) -> None:
-    seven = agree_over_runs(np.arange(7), [0, 2, 1, 3, 5, 4, 6], statistic)
+    seven = agreement.agree_over_runs(np.arange(7), [0, 2, 1, 3, 5, 4, 6], statistic)
     assert seven.value is not None
     assert (seven.p_value, seven.low, seven.high) == (None, None, None)
     assert (seven.num_queries, seven.reason) == (7, "no p-value: 7 runs, fewer than 8")
-    eight = agree_over_runs(np.arange(8), [0, 2, 1, 3, 5, 4, 6, 7], statistic)
+    eight = agreement.agree_over_runs(np.arange(8), [0, 2, 1, 3, 5, 4, 6, 7], statistic)
     assert eight.p_value is not None
     assert eight.p_value < 0.01
     assert (eight.low, eight.reason) == (None, None)
 
 
 def test_runs_that_cannot_be_ranked() -> None:
-    assert agree_over_runs([0.2], [0.3], "kendall_tau_b").reason is not None
-    result = agree_over_runs([0.2, 0.2], [0.3, 0.4], "kendall_tau_b")
+    assert agreement.agree_over_runs([0.2], [0.3], "kendall_tau_b").reason is not None
+    result = agreement.agree_over_runs([0.2, 0.2], [0.3, 0.4], "kendall_tau_b")
     assert (result.value, result.reason) == (None, "constant: every mean label measure is 0.2")

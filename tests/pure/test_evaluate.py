@@ -6,21 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import evaluated
 import hypothesis
 import numpy as np
 import polars as pl
 import pytest
-from evaluated import (
-    columns_of,
-    comparisons,
-    correlations,
-    everywhere,
-    measured,
-    numbered,
-    queries,
-    settings,
-    used,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,7 +67,7 @@ def test_a_list_without_a_response_is_a_fault_and_not_a_null() -> None:
 
 # --- list values ---
 
-TWO = queries(("q1", "d", "exact_match"), ("q2", "d", "exact_match"))
+TWO = evaluated.queries(("q1", "d", "exact_match"), ("q2", "d", "exact_match"))
 # B has no list for q2
 LISTS = runs({"A": {"q1": "a b e", "q2": "a"}, "B": {"q1": "c d"}})
 BINARY = {"q1": {"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0, "e": 1.0}, "q2": {"a": 0.0}}
@@ -85,7 +75,7 @@ BINARY = {"q1": {"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0, "e": 1.0}, "q2": {"a": 
 
 def values_of(found: Mapping[str, Mapping[str, float | None]], **changes: object) -> pl.DataFrame:
     made = labels("provenance", found)
-    return per_query(made, LISTS, everywhere(made, TWO), TWO, settings(**changes))
+    return per_query(made, LISTS, evaluated.everywhere(made, TWO), TWO, evaluated.settings(**changes))
 
 
 def test_lists_may_stand_in_any_order_and_labels_too() -> None:
@@ -93,9 +83,9 @@ def test_lists_may_stand_in_any_order_and_labels_too() -> None:
     mixed = per_query(
         made.sample(fraction=1, shuffle=True, seed=1),
         LISTS.sample(fraction=1, shuffle=True, seed=2),
-        everywhere(made, TWO),
+        evaluated.everywhere(made, TWO),
         TWO,
-        settings(depths=[1, 3]),
+        evaluated.settings(depths=[1, 3]),
     )
     assert mixed.equals(values_of(BINARY, depths=[1, 3]))
 
@@ -132,7 +122,12 @@ def test_measures_asked_for_are_taken_as_they_are() -> None:
 def test_sums_of_the_same_labels_in_another_order_tie() -> None:
     assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
     x = [(0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3]
-    found = correlations(measured({("r", "A", 2): x}), used({("r", "A", 2): [0, 1]}), numbered(2), settings())
+    found = evaluated.correlations(
+        evaluated.measured({("r", "A", 2): x}),
+        evaluated.used({("r", "A", 2): [0, 1]}),
+        evaluated.numbered(2),
+        evaluated.settings(),
+    )
     assert set(found.filter(over="queries")["value"]) == {None}
 
 
@@ -144,11 +139,11 @@ def over_runs(
 ) -> dict[str, object]:
     """The row of tau over runs: run -> values of its queries."""
     amount = len(next(iter(x.values())))
-    found = correlations(
-        measured({("r", run, 2): column for run, column in x.items()}),
-        used({("r", run, 2): column for run, column in y.items()}),
-        numbered(amount),
-        settings(statistics=["kendall_tau_b"]),
+    found = evaluated.correlations(
+        evaluated.measured({("r", run, 2): column for run, column in x.items()}),
+        evaluated.used({("r", run, 2): column for run, column in y.items()}),
+        evaluated.numbered(amount),
+        evaluated.settings(statistics=["kendall_tau_b"]),
     )
     return found.filter(over="runs").row(0, named=True)
 
@@ -187,7 +182,12 @@ def test_runs_that_are_equally_far_apart_show_no_variation(
         ("r", "A", 2): [float(value + step) for value in values],
         ("r", "B", 2): [float(value) for value in values],
     }
-    rows = comparisons(measured(columns), used(columns), numbered(len(values)), settings(num_resamples=100))
+    rows = evaluated.comparisons(
+        evaluated.measured(columns),
+        evaluated.used(columns),
+        evaluated.numbered(len(values)),
+        evaluated.settings(num_resamples=100),
+    )
     for row in rows.filter(pl.col("difference").is_not_null()).iter_rows(named=True):
         assert row["difference"] == pytest.approx(float(step), abs=1e-10)
         assert (row["effect_size"], row["detectable"]) == (None, None)
@@ -202,11 +202,13 @@ def test_runs_that_are_equally_far_apart_show_no_variation(
 def test_estimates_that_differ_by_rounding_are_equal(noise: list[float]) -> None:
     # of a sample of the questions: an auxiliary label predicts the others, rounded for each run
     values = {("r", run, 2): [float(number % 3 == 0) for number in range(40)] for run in "ab"}
-    (dataset,) = columns_of(measured({}), used(values), numbered(40), settings())
+    (dataset,) = evaluated.columns_of(
+        evaluated.measured({}), evaluated.used(values), evaluated.numbered(40), evaluated.settings()
+    )
     estimates = {
         index: column + np.array(noise) * (name["run_id"] == "b")
         for index, (name, column) in enumerate(dataset.columns)
     }
-    (row,) = of_runs.comparisons([replace(dataset, estimates=estimates)], settings()).to_dicts()
+    (row,) = of_runs.comparisons([replace(dataset, estimates=estimates)], evaluated.settings()).to_dicts()
     assert (row["difference"], row["num_needed"], row["detectable"]) == (0.0, None, None)
     assert row["p_value"] == 1.0

@@ -9,66 +9,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.measures.lists import (
-    ALL,
-    MEASURES,
-    Kind,
-    Lists,
-    Measure,
-    canonical_name,
-    check_measures,
-    compute,
-    compute_all,
-    default_measures,
-    list_ideal,
-    measures_for,
-    pad,
-)
+from erag_ray.measures import lists as measured
 
 # one useful document at rank 2 and one at rank 4; nothing useful; a list of one; an empty list
-BINARY = list_ideal(
+BINARY = measured.list_ideal(
     np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]], dtype=float), [4, 4, 1, 0]
 )
-GRADED = list_ideal(np.array([[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.0, 0.0]]), [4, 1])
+GRADED = measured.list_ideal(np.array([[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.0, 0.0]]), [4, 1])
 
 
 def test_threshold_makes_graded_labels_binary() -> None:
     # at 0.5 the first list reads 0 0 1 0, the second 1
-    assert compute("RR", GRADED, 4, threshold=0.5) == pytest.approx([1 / 3, 1])
-    assert compute("AP", GRADED, 4, threshold=0.2) == pytest.approx([(1 / 1 + 2 / 3) / 2, 1])
+    assert measured.compute("RR", GRADED, 4, threshold=0.5) == pytest.approx([1 / 3, 1])
+    assert measured.compute("AP", GRADED, 4, threshold=0.2) == pytest.approx([(1 / 1 + 2 / 3) / 2, 1])
     # the label that equals the threshold is relevant, and the base is cut with the same threshold
-    assert compute("R", GRADED, 2, threshold=0.2) == pytest.approx([1 / 2, 1])
-    assert compute("R", GRADED, 2, threshold=0.21) == pytest.approx([0, 1])
+    assert measured.compute("R", GRADED, 2, threshold=0.2) == pytest.approx([1 / 2, 1])
+    assert measured.compute("R", GRADED, 2, threshold=0.21) == pytest.approx([0, 1])
 
 
 def test_threshold_leaves_the_measures_that_take_graded_labels_alone() -> None:
     for name in ("P", "Success", "nDCG"):
-        assert compute(name, GRADED, 4, threshold=0.5) == pytest.approx(compute(name, GRADED, 4))
+        assert measured.compute(name, GRADED, 4, threshold=0.5) == pytest.approx(
+            measured.compute(name, GRADED, 4)
+        )
 
 
 def test_threshold_holds_even_where_graded_labels_happen_to_be_0_or_1() -> None:
-    assert compute("R", BINARY, 4, threshold=2).tolist() == [0, 0, 0, 0]
+    assert measured.compute("R", BINARY, 4, threshold=2).tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["AP", "RR", "R"])
 def test_graded_labels_without_threshold_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"graded, and {name} need a threshold.*only P, nDCG, Success"):
-        compute(name, GRADED, 1)
+        measured.compute(name, GRADED, 1)
     with pytest.raises(ValueError, match=f"graded, and {name} need"):
-        check_measures(["P", name], "graded")
+        measured.check_measures(["P", name], "graded")
 
 
 def test_a_base_with_one_graded_label_is_graded() -> None:
-    lists = Lists(labels=np.array([[1.0]]), lengths=np.array([1]), ideal=np.array([[1.0, 0.3]]))
+    lists = measured.Lists(labels=np.array([[1.0]]), lengths=np.array([1]), ideal=np.array([[1.0, 0.3]]))
     with pytest.raises(ValueError, match="graded"):
-        compute("R", lists, 1)
+        measured.compute("R", lists, 1)
 
 
 def test_check_measures_lets_declared_labels_pass() -> None:
-    check_measures(["P", "R", "AP", "RR", "nDCG", "Success"], "binary")
-    check_measures(["P", "R", "AP", "RR", "nDCG", "Success"], "graded", threshold=0.5)
-    check_measures(["P", "Success", "nDCG"], "graded")
-    check_measures(["P", "Success", "Harmful"], "signed", threshold=0.5)
+    measured.check_measures(["P", "R", "AP", "RR", "nDCG", "Success"], "binary")
+    measured.check_measures(["P", "R", "AP", "RR", "nDCG", "Success"], "graded", threshold=0.5)
+    measured.check_measures(["P", "Success", "nDCG"], "graded")
+    measured.check_measures(["P", "Success", "Harmful"], "signed", threshold=0.5)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +73,10 @@ def test_check_measures_lets_declared_labels_pass() -> None:
     ],
 )
 def test_check_measures_names_what_is_wrong(
-    names: list[str], kind: Kind, threshold: float | None, message: str
+    names: list[str], kind: measured.Kind, threshold: float | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        check_measures(names, kind, threshold)
+        measured.check_measures(names, kind, threshold)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +92,9 @@ def test_check_measures_names_what_is_wrong(
     ],
 )
 def test_other_names_of_measures(name: str, canonical: str) -> None:
-    assert canonical_name(name) == canonical
-    if canonical in MEASURES:
-        assert compute(name, BINARY, 4).tolist() == compute(canonical, BINARY, 4).tolist()
+    assert measured.canonical_name(name) == canonical
+    if canonical in measured.MEASURES:
+        assert measured.compute(name, BINARY, 4).tolist() == measured.compute(canonical, BINARY, 4).tolist()
 
 
 @pytest.mark.parametrize(
@@ -117,45 +105,47 @@ def test_an_unknown_measure_is_told_with_the_nearest(name: str, nearest: str) ->
     with pytest.raises(
         ValueError, match=rf"unknown measure '{name}'; known: .*\. Did you mean '{nearest}'\?$"
     ):
-        check_measures([name], "binary")
+        measured.check_measures([name], "binary")
 
 
 @pytest.mark.parametrize("cutoff", [0, -1, 5])
 def test_cutoff_outside_the_depth_is_refused(cutoff: int) -> None:
     with pytest.raises(ValueError, match=rf"cutoff {cutoff} is outside 1\.\.4"):
-        compute("P", BINARY, cutoff)
+        measured.compute("P", BINARY, cutoff)
 
 
 # a measure from outside the package, used by name below
-LAST = Measure(name="Last", function=lambda lists: lists.labels, uses_ideal=False, takes=ALL)
+LAST = measured.Measure(
+    name="Last", function=lambda lists: lists.labels, uses_ideal=False, takes=measured.ALL
+)
 
 
 def test_a_measure_from_outside_is_found_by_its_place() -> None:
-    assert compute(f"{__name__}:LAST", BINARY, 4).tolist() == [1, 0, 0, 0]
+    assert measured.compute(f"{__name__}:LAST", BINARY, 4).tolist() == [1, 0, 0, 0]
 
 
 def test_no_lists_give_empty_columns() -> None:
-    for kind in get_args(Kind):
-        names = measures_for(kind, None)
-        values = compute_all(names, list_ideal(np.empty((0, 3))), [3], kind=kind)
+    for kind in get_args(measured.Kind):
+        names = measured.measures_for(kind, None)
+        values = measured.compute_all(names, measured.list_ideal(np.empty((0, 3))), [3], kind=kind)
         assert [column.shape for column in values.values()] == [(0,)] * len(names)
 
 
 def test_pad_lays_out_rows_of_any_length() -> None:
-    padded = pad([1, 2, 3, 4, 5], lengths=[3, 0, 2], width=2)
+    padded = measured.pad([1, 2, 3, 4, 5], lengths=[3, 0, 2], width=2)
     assert padded.tolist() == [[1, 2], [0, 0], [4, 5]]
-    assert pad([1, 2], lengths=[2], width=3).tolist() == [[1, 2, 0]]
+    assert measured.pad([1, 2], lengths=[2], width=3).tolist() == [[1, 2, 0]]
     with pytest.raises(ValueError, match="add up to 2, but there are 3 values"):
-        pad([1, 2, 3], lengths=[1, 1], width=2)
+        measured.pad([1, 2, 3], lengths=[1, 1], width=2)
 
 
-def _lists(**changed: object) -> Lists:
+def _lists(**changed: object) -> measured.Lists:
     parts: dict[str, object] = {
         "labels": np.array([[1.0, 0.0]]),
         "lengths": np.array([1]),
         "ideal": np.array([[1.0, 0.5]]),
     }
-    return Lists(**(parts | changed))  # type: ignore[arg-type]
+    return measured.Lists(**(parts | changed))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -179,19 +169,21 @@ labels_in_rank_order = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size
 @given(labels_in_rank_order, st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=4))
 def test_every_measure_is_a_share(labels: list[float], others: list[float]) -> None:
     base = sorted(labels + others, reverse=True)
-    lists = Lists(
-        labels=pad(labels, [len(labels)], 6),
+    lists = measured.Lists(
+        labels=measured.pad(labels, [len(labels)], 6),
         lengths=np.array([len(labels)]),
-        ideal=pad(base, [len(base)], max(1, len(base))),
+        ideal=measured.pad(base, [len(base)], max(1, len(base))),
     )
-    for column in compute_all(measures_for("graded", 0.5), lists, range(1, 7), threshold=0.5).values():
+    for column in measured.compute_all(
+        measured.measures_for("graded", 0.5), lists, range(1, 7), threshold=0.5
+    ).values():
         assert 0 <= column[0] <= 1 + 1e-12
 
 
 @given(labels_in_rank_order)
 def test_a_list_in_ideal_order_is_perfect(labels: list[float]) -> None:
-    lists = list_ideal(pad(sorted(labels, reverse=True), [len(labels)], 6), [len(labels)])
-    values = compute_all(["nDCG", "AP", "R", "RR"], lists, [6], threshold=0.5)
+    lists = measured.list_ideal(measured.pad(sorted(labels, reverse=True), [len(labels)], 6), [len(labels)])
+    values = measured.compute_all(["nDCG", "AP", "R", "RR"], lists, [6], threshold=0.5)
     has_relevant = float(any(label >= 0.5 for label in labels))
     assert values["nDCG", 6][0] == pytest.approx(float(any(labels)))
     assert [values[name, 6][0] for name in ("AP", "R", "RR")] == pytest.approx([has_relevant] * 3)
@@ -200,24 +192,24 @@ def test_a_list_in_ideal_order_is_perfect(labels: list[float]) -> None:
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6))
 def test_with_its_own_base_recall_at_full_depth_is_success(labels: list[float]) -> None:
     # DESIGN 6.1: what the paper's Table 1 shows, and why ideal="pool" exists
-    lists = list_ideal(np.array([labels]))
-    assert compute("R", lists, len(labels)) == compute("Success", lists, len(labels))
+    lists = measured.list_ideal(np.array([labels]))
+    assert measured.compute("R", lists, len(labels)) == measured.compute("Success", lists, len(labels))
 
 
 # --- measures that a job must name ---
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_a_job_without_measures_gets_none_that_must_be_named(kind: Kind) -> None:
-    assert set(measures_for(kind, 0.5)) - set(default_measures(kind, 0.5)) <= {"UDCG"}
-    assert "UDCG" not in default_measures(kind, 0.5)
+@pytest.mark.parametrize("kind", get_args(measured.Kind))
+def test_a_job_without_measures_gets_none_that_must_be_named(kind: measured.Kind) -> None:
+    assert set(measured.measures_for(kind, 0.5)) - set(measured.default_measures(kind, 0.5)) <= {"UDCG"}
+    assert "UDCG" not in measured.default_measures(kind, 0.5)
 
 
 def test_udcg_is_the_logistic_function_of_the_mean_signed_term() -> None:
     # relevant and usable by .9, not relevant and usable by .6, no third document; an empty list
-    lists = list_ideal(np.array([[0.9, -0.2, 0.0], [0.0, 0.0, 0.0]]), [2, 0])
+    lists = measured.list_ideal(np.array([[0.9, -0.2, 0.0], [0.0, 0.0, 0.0]]), [2, 0])
     sigmoid = [1 / (1 + np.exp(-term)) for term in (0.9, 0.35, 0.35)]
     for cutoff, expected in enumerate(sigmoid, 1):
-        assert compute_all(["UDCG"], lists, [cutoff], kind="signed")["UDCG", cutoff] == pytest.approx(
-            [expected, 0.5]
-        )
+        assert measured.compute_all(["UDCG"], lists, [cutoff], kind="signed")[
+            "UDCG", cutoff
+        ] == pytest.approx([expected, 0.5])

@@ -12,18 +12,7 @@ from hypothesis import strategies as st
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
-from erag_ray.inference.planning.pending import (
-    DocIds,
-    PendingRequests,
-    Use,
-    build_requests,
-    count_requests,
-    documents_of,
-    forms_of,
-    pending,
-    ranked_lists,
-    with_texts,
-)
+from erag_ray.inference.planning import pending as planned
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
@@ -59,8 +48,8 @@ FORM = Form(method="generate", prompt=T5, max_new_tokens=12)
 LIKELIHOOD_FORM = dataclasses.replace(FORM, method="loglikelihood")
 
 
-def use(model: str, *, sees_order: bool, kind: Kind = ANSWER, form: Form = FORM) -> Use:
-    return Use(kind=kind, case=CASE, form=form, model=model, reader="reader-1", sees_order=sees_order)
+def use(model: str, *, sees_order: bool, kind: Kind = ANSWER, form: Form = FORM) -> planned.Use:
+    return planned.Use(kind=kind, case=CASE, form=form, model=model, reader="reader-1", sees_order=sees_order)
 
 
 ORDERED = {("answer", name): use("causal-1", sees_order=True) for name in ("nq", "fever")}
@@ -81,20 +70,20 @@ RUNS = pl.DataFrame(
 
 
 def lists_of(*lists: tuple[str, list[str]]) -> pl.DataFrame:
-    return pl.DataFrame(lists, schema={"query_id": pl.String, "doc_ids": DocIds}, orient="row")
+    return pl.DataFrame(lists, schema={"query_id": pl.String, "doc_ids": planned.DocIds}, orient="row")
 
 
 def requests_of(
     *lists: tuple[str, list[str]], uses=ORDERED, corpus: pl.DataFrame = CORPUS, kind: str = "answer"
 ) -> pl.DataFrame:
     asked = lists_of(*lists).with_columns(kind=pl.lit(kind))
-    return build_requests(asked, QUERIES, documents_of(corpus), uses)
+    return planned.build_requests(asked, QUERIES, planned.documents_of(corpus), uses)
 
 
 def pending_of(requests: pl.DataFrame, uses=ORDERED) -> pl.DataFrame:
-    documents, forms = documents_of(CORPUS), forms_of(uses)
-    new = pending(requests, NONE_KNOWN, QUERIES, documents, uses)
-    return pl.DataFrame(with_texts(new, QUERIES, documents, uses, forms))
+    documents, forms = planned.documents_of(CORPUS), planned.forms_of(uses)
+    new = planned.pending(requests, NONE_KNOWN, QUERIES, documents, uses)
+    return pl.DataFrame(planned.with_texts(new, QUERIES, documents, uses, forms))
 
 
 def key_of(doc_ids: list[str], uses=ORDERED, corpus: pl.DataFrame = CORPUS) -> int:
@@ -117,7 +106,7 @@ def content_key(passages: list[tuple[str, str]], uses=ORDERED) -> int:
 
 
 def test_lists_are_cut_at_each_depth_in_rank_order_and_a_missing_list_is_empty() -> None:
-    found = ranked_lists(RUNS, pl.Series(["q1", "q2"]), [2, 1])
+    found = planned.ranked_lists(RUNS, pl.Series(["q1", "q2"]), [2, 1])
     assert found.rows() == [
         ("a", "q1", 1, ["d1"]),
         ("a", "q1", 2, ["d1"]),
@@ -128,7 +117,7 @@ def test_lists_are_cut_at_each_depth_in_rank_order_and_a_missing_list_is_empty()
         ("b", "q2", 1, []),
         ("b", "q2", 2, []),
     ]
-    assert found.schema["doc_ids"] == DocIds
+    assert found.schema["doc_ids"] == planned.DocIds
 
 
 # keys
@@ -198,9 +187,9 @@ def test_every_kind_is_pending_with_its_form_and_its_answers() -> None:
         ]
     )
     table = pending_of(requests, uses)
-    forms = forms_of(uses)
+    forms = planned.forms_of(uses)
     assert forms == [FORM, LIKELIHOOD_FORM]
-    found = list(PendingRequests(table.to_arrow(), forms))
+    found = list(planned.PendingRequests(table.to_arrow(), forms))
     asked = {(request.form.method, request.answers) for request in found}
     assert asked == {("generate", ()), ("loglikelihood", (" Ada",)), ("loglikelihood", (" Ada", " Ida"))}
     assert {request.passages for request in found} == {(Passage("Marn", "A bridge."),)}
@@ -302,7 +291,7 @@ def test_a_model_that_does_not_see_the_order_gets_one_order(doc_ids: list[str]) 
 
 
 def work(requests: pl.DataFrame, known: pl.DataFrame) -> dict[str, tuple[int, int, int, int]]:
-    found = count_requests(requests, known)
+    found = planned.count_requests(requests, known)
     assert found.columns == ["kind", "lists", "asked", "distinct", "cached", "new"]
     assert found["kind"].unique().to_list() == ["answer"]
     return {lists: tuple(counts) for _, lists, *counts in found.rows()}

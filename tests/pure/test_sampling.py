@@ -14,13 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from erag_ray.extras.prediction_powered import LabelSample, powered_values
-from erag_ray.extras.sequential_test.design import (
-    RANK_WEIGHTS,
-    importance,
-    probabilities,
-    random_numbers,
-    rank_weights,
-)
+from erag_ray.extras.sequential_test import design
 from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, largest_divisor, look, rejected
 from erag_ray.measures.agreement import holm
 
@@ -35,7 +29,7 @@ def test_probabilities_add_up_to_the_budget_and_grow_with_it(
     weights: Floats, share: float, more: float
 ) -> None:
     low, high = sorted((share * len(weights), more * len(weights)))
-    few, many = probabilities(weights, low), probabilities(weights, high)
+    few, many = design.probabilities(weights, low), design.probabilities(weights, high)
     assert few.sum() == pytest.approx(min(low, np.count_nonzero(weights)))
     assert ((few >= 0) & (few <= many + 1e-12) & (many <= 1)).all()
     assert (few[weights == 0] == 0).all()
@@ -46,9 +40,9 @@ def test_probabilities_add_up_to_the_budget_and_grow_with_it(
 
 def test_a_larger_budget_reads_all_that_a_smaller_one_read_and_more() -> None:
     queries, documents = ["q1"] * 500 + ["q2"] * 500, [str(number) for number in range(500)] * 2
-    numbers = random_numbers(queries, documents, seed=4)
-    weights = rank_weights("DCG", np.tile(np.arange(1, 51), 20)[:, None], 50)[:, 0]
-    drawn = [numbers < probabilities(weights, budget) for budget in (100, 300, 1000)]
+    numbers = design.random_numbers(queries, documents, seed=4)
+    weights = design.rank_weights("DCG", np.tile(np.arange(1, 51), 20)[:, None], 50)[:, 0]
+    drawn = [numbers < design.probabilities(weights, budget) for budget in (100, 300, 1000)]
     assert (drawn[0] <= drawn[1]).all()
     assert drawn[2].all()
     assert [part.sum() for part in drawn[:2]] == pytest.approx([100, 300], abs=40)
@@ -56,35 +50,35 @@ def test_a_larger_budget_reads_all_that_a_smaller_one_read_and_more() -> None:
 
 def test_random_numbers_are_even_and_a_pairs_own() -> None:
     queries, documents = ["a"] * 3000, [str(number) for number in range(3000)]
-    numbers = random_numbers(queries, documents)
+    numbers = design.random_numbers(queries, documents)
     assert stats.kstest(numbers, "uniform").pvalue > 0.01
-    np.testing.assert_array_equal(random_numbers(queries[::-1], documents[::-1]), numbers[::-1])
-    assert (random_numbers(queries, documents, seed=1) != numbers).all()
-    assert random_numbers(["a:b", "a"], ["c", "b:c"])[0] != random_numbers(["a"], ["b:c"])[0]
+    np.testing.assert_array_equal(design.random_numbers(queries[::-1], documents[::-1]), numbers[::-1])
+    assert (design.random_numbers(queries, documents, seed=1) != numbers).all()
+    assert design.random_numbers(["a:b", "a"], ["c", "b:c"])[0] != design.random_numbers(["a"], ["b:c"])[0]
 
 
 def test_importance_is_what_two_runs_differ_by() -> None:
     ranks = np.array([[1, 2], [3, 1], [2, 0], [0, 4], [9, 9]])
     third = 1 / 3
     np.testing.assert_allclose(
-        rank_weights("P", ranks, 3), [[third, third], [third, third], [third, 0], [0, 0], [0, 0]]
+        design.rank_weights("P", ranks, 3), [[third, third], [third, third], [third, 0], [0, 0], [0, 0]]
     )
     # the first two documents are in both lists: they cannot change the difference of P@3
-    np.testing.assert_allclose(importance(rank_weights("P", ranks, 3)), [0, 0, third, 0, 0])
+    np.testing.assert_allclose(design.importance(design.rank_weights("P", ranks, 3)), [0, 0, third, 0, 0])
     discounts = 1 / np.log2([2, 3, 4])
     np.testing.assert_allclose(
-        importance(rank_weights("DCG", ranks, 3)),
+        design.importance(design.rank_weights("DCG", ranks, 3)),
         [discounts[0] - discounts[1], discounts[0] - discounts[2], discounts[1], 0, 0],
     )
 
 
-@pytest.mark.parametrize("name", RANK_WEIGHTS)
+@pytest.mark.parametrize("name", design.RANK_WEIGHTS)
 def test_a_difference_is_right_although_what_both_runs_hold_is_never_read(name: str) -> None:
     """Two lists of three of five documents; the third is in both, at other ranks. All samples, by their probability."""
     labels = np.array([1.0, 0, 1, 1, 0.5])
     ranks = np.array([[1, 0], [2, 0], [3, 1], [0, 2], [0, 3]])
-    weights = rank_weights(name, ranks, 3)
-    chances = probabilities(importance(weights), 2.5)
+    weights = design.rank_weights(name, ranks, 3)
+    chances = design.probabilities(design.importance(weights), 2.5)
     assert (chances[2] == 0) == (name == "P")
     drawn = np.array(list(itertools.product([0, 1], repeat=5)))
     shares = np.where(drawn, chances, 1 - chances).prod(axis=1)
@@ -102,7 +96,7 @@ def test_a_difference_is_right_although_what_both_runs_hold_is_never_read(name: 
         ).from_labels[0]
         for is_read in drawn[shares > 0]
     ]
-    first, second = (labels[own] @ RANK_WEIGHTS[name](3) for own in ([0, 1, 2], [2, 3, 4]))
+    first, second = (labels[own] @ design.RANK_WEIGHTS[name](3) for own in ([0, 1, 2], [2, 3, 4]))
     assert shares[shares > 0] @ estimates == pytest.approx(first - second, abs=1e-12)
 
 
@@ -161,11 +155,11 @@ def test_where_hardly_a_query_differs_or_few_agree_nothing_is_settled() -> None:
 
 
 WRONG: dict[str, Callable[[], object]] = {
-    "budget 0": lambda: probabilities([1, 2], 0),
-    "budget 3": lambda: probabilities([1, 2], 3),
-    "not all 0": lambda: probabilities([0, 0], 1),
-    "at least 0": lambda: probabilities([1, -1], 1),
-    "ranks must be": lambda: rank_weights("P", [1, 2], 3),
+    "budget 0": lambda: design.probabilities([1, 2], 0),
+    "budget 3": lambda: design.probabilities([1, 2], 3),
+    "not all 0": lambda: design.probabilities([0, 0], 1),
+    "at least 0": lambda: design.probabilities([1, -1], 1),
+    "ranks must be": lambda: design.rank_weights("P", [1, 2], 3),
     "ascending numbers": lambda: critical_values("late", [20, 20], 0.05),
     "alpha 5 is": lambda: critical_values("late", [20], 5),
     "20 queries": lambda: look(np.zeros(19), [20], [2.0]),

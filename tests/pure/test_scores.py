@@ -12,28 +12,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from erag_ray.measures.scores import (
-    SCORES,
-    Score,
-    accuracy,
-    exact_match,
-    kilt,
-    normalize_answer,
-    rouge_l_kilt,
-    score_named,
-    score_outputs,
-    token_f1,
-    usable_answers,
-)
+from erag_ray.measures import scores
 
-FUNCTIONS = {name: score for name, score in SCORES.items() if not score.needs_judge}
+FUNCTIONS = {name: score for name, score in scores.SCORES.items() if not score.needs_judge}
 CORRECT = {name: score for name, score in FUNCTIONS.items() if name != "abstained"}
 """The scores that say how right an output is."""
 NOT_A_SCORE = "a string that outside code might export by mistake"
 
 
-def outside_score(value: object, *, binary: bool = False) -> Score:
-    return Score(name="outside", function=lambda output, answers: value, binary=binary, normalises=False)  # type: ignore[arg-type, return-value]
+def outside_score(value: object, *, binary: bool = False) -> scores.Score:
+    return scores.Score(
+        name="outside", function=lambda output, answers: value, binary=binary, normalises=False
+    )  # type: ignore[arg-type, return-value]
 
 
 HALF = outside_score(0.5)
@@ -59,12 +49,12 @@ HALF = outside_score(0.5)
     ],
 )
 def test_normalize_answer(text: str, expected: str) -> None:
-    assert normalize_answer(text) == expected
+    assert scores.normalize_answer(text) == expected
 
 
 @given(st.text())
 def test_normalising_leaves_no_ascii_punctuation_and_single_spaces(text: str) -> None:
-    normalized = normalize_answer(text)
+    normalized = scores.normalize_answer(text)
     assert not set(normalized) & set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
     assert normalized == " ".join(normalized.split())
 
@@ -117,7 +107,7 @@ COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC",
     ],
 )
 def test_scores_by_hand(name: str, output: str, golds: list[str], expected: float) -> None:
-    assert SCORES[name].function(output, golds) == pytest.approx(expected, rel=0, abs=1e-12)
+    assert scores.SCORES[name].function(output, golds) == pytest.approx(expected, rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize("num_words", range(1, 40))
@@ -129,7 +119,7 @@ def test_f1_is_the_nearest_float_so_a_threshold_of_a_fraction_is_reached(num_wor
             *(f"g{number}" for number in range(num_gold - num_common)),
         ]
         expected = fractions.Fraction(2 * min(num_common, num_gold), num_words + len(gold))
-        assert token_f1(" ".join(words[:num_words]), [" ".join(gold)]) == float(expected)
+        assert scores.token_f1(" ".join(words[:num_words]), [" ".join(gold)]) == float(expected)
 
 
 def test_rouge_l_kilt_of_a_text_that_exhausts_the_recursion_limit() -> None:
@@ -137,8 +127,8 @@ def test_rouge_l_kilt_of_a_text_that_exhausts_the_recursion_limit() -> None:
     num_words = sys.getrecursionlimit() + 100
     output = " ".join(f"w{i}" for i in range(num_words))
     with pytest.raises(RecursionError):
-        kilt._ROUGE.get_scores(output, "w0")
-    assert rouge_l_kilt(output, ["w0"]) == pytest.approx(2 / (num_words + 1), abs=1e-7)
+        scores.kilt._ROUGE.get_scores(output, "w0")
+    assert scores.rouge_l_kilt(output, ["w0"]) == pytest.approx(2 / (num_words + 1), abs=1e-7)
 
 
 # --- all scores ---
@@ -146,12 +136,12 @@ def test_rouge_l_kilt_of_a_text_that_exhausts_the_recursion_limit() -> None:
 
 @pytest.mark.parametrize("score", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.parametrize("output", ["", "  \n"])
-def test_an_empty_output_is_worth_0(score: Score, output: str) -> None:
+def test_an_empty_output_is_worth_0(score: scores.Score, output: str) -> None:
     assert score.function(output, ["The", "Paris"]) == 0.0
 
 
 @pytest.mark.parametrize("score", CORRECT.values(), ids=CORRECT)
-def test_blank_golds_are_left_out_and_having_no_other_is_an_error(score: Score) -> None:
+def test_blank_golds_are_left_out_and_having_no_other_is_an_error(score: scores.Score) -> None:
     assert score.function("Paris", ["", " ", "Paris"]) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="no gold answer that is not blank"):
         score.function("Paris", [" ", ""])
@@ -164,7 +154,7 @@ any_score = st.sampled_from(list(FUNCTIONS.values()))
 
 @given(any_score, texts, gold_answers)
 def test_values_lie_in_0_to_1_and_binary_ones_are_0_or_1(
-    score: Score, output: str, answers: list[str]
+    score: scores.Score, output: str, answers: list[str]
 ) -> None:
     value = score.function(output, answers)
     assert 0.0 <= value <= 1.0
@@ -173,16 +163,16 @@ def test_values_lie_in_0_to_1_and_binary_ones_are_0_or_1(
 
 @given(any_score, texts, gold_answers, texts.filter(str.strip))
 def test_another_gold_never_lowers_the_score(
-    score: Score, output: str, answers: list[str], more: str
+    score: scores.Score, output: str, answers: list[str], more: str
 ) -> None:
     assert score.function(output, [*answers, more]) >= score.function(output, answers)
 
 
 @given(texts.filter(str.strip))
 def test_a_gold_against_itself(gold: str) -> None:
-    assert exact_match(gold, [gold]) == accuracy(gold, [gold]) == 1.0
-    assume(normalize_answer(gold))
-    assert token_f1(gold, [gold]) == 1.0
+    assert scores.exact_match(gold, [gold]) == scores.accuracy(gold, [gold]) == 1.0
+    assume(scores.normalize_answer(gold))
+    assert scores.token_f1(gold, [gold]) == 1.0
 
 
 # --- what a job uses ---
@@ -190,21 +180,24 @@ def test_a_gold_against_itself(gold: str) -> None:
 
 def test_usable_answers_drop_what_normalises_to_nothing_only_where_the_score_normalises() -> None:
     answers = ["*", "The", ".", " ", "Paris"]
-    assert usable_answers(SCORES["exact_match"], answers) == ["Paris"]
-    assert usable_answers(SCORES["token_f1"], answers) == ["Paris"]
-    assert usable_answers(SCORES["accuracy"], answers) == ["*", "The", ".", "Paris"]
+    assert scores.usable_answers(scores.SCORES["exact_match"], answers) == ["Paris"]
+    assert scores.usable_answers(scores.SCORES["token_f1"], answers) == ["Paris"]
+    assert scores.usable_answers(scores.SCORES["accuracy"], answers) == ["*", "The", ".", "Paris"]
 
 
 def test_in_a_job_a_gold_that_normalises_to_nothing_matches_nothing() -> None:
-    assert exact_match("!", ["The"]) == 1.0  # KILT's rule
-    assert score_outputs(["!", "!"], [["The"], ["The", "Paris"]], SCORES["exact_match"]) == [0.0, 0.0]
+    assert scores.exact_match("!", ["The"]) == 1.0  # KILT's rule
+    assert scores.score_outputs(["!", "!"], [["The"], ["The", "Paris"]], scores.SCORES["exact_match"]) == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_score_outputs_keeps_order_and_leaves_what_was_not_judged_null() -> None:
     outputs = ["Paris", None, "Rome", ""]
     answers = [["paris"], ["paris"], ["Paris"], ["Paris"]]
-    assert score_outputs(outputs, answers, SCORES["exact_match"]) == [1.0, None, 0.0, 0.0]
-    assert score_outputs([], [], SCORES["exact_match"]) == []
+    assert scores.score_outputs(outputs, answers, scores.SCORES["exact_match"]) == [1.0, None, 0.0, 0.0]
+    assert scores.score_outputs([], [], scores.SCORES["exact_match"]) == []
 
 
 def test_equal_rows_are_scored_once() -> None:
@@ -214,8 +207,8 @@ def test_equal_rows_are_scored_once() -> None:
         calls.append(output)
         return 1.0
 
-    score = Score(name="counting", function=count, binary=True, normalises=False)
-    assert score_outputs(["x", "x", "y", "x"], [["g"], ("g",), ["g"], ["h"]], score) == [1.0] * 4
+    score = scores.Score(name="counting", function=count, binary=True, normalises=False)
+    assert scores.score_outputs(["x", "x", "y", "x"], [["g"], ("g",), ["g"], ["h"]], score) == [1.0] * 4
     assert calls == ["x", "y", "x"]
 
 
@@ -223,25 +216,25 @@ def test_equal_rows_are_scored_once() -> None:
 def test_a_value_outside_0_to_1_names_the_score_and_the_value(value: object) -> None:
     message = rf"score 'outside' returned {value!r}; allowed: a number in \[0, 1\]"
     with pytest.raises(ValueError, match=message):
-        score_outputs(["x"], [["g"]], outside_score(value))
+        scores.score_outputs(["x"], [["g"]], outside_score(value))
 
 
 def test_a_score_declared_binary_may_not_give_a_half() -> None:
-    assert score_outputs(["x"], [["g"]], outside_score(0.5)) == [0.5]
+    assert scores.score_outputs(["x"], [["g"]], outside_score(0.5)) == [0.5]
     with pytest.raises(ValueError, match=r"returned 0.5; allowed: 0 and 1"):
-        score_outputs(["x"], [["g"]], outside_score(0.5, binary=True))
+        scores.score_outputs(["x"], [["g"]], outside_score(0.5, binary=True))
 
 
 def test_score_named() -> None:
-    assert score_named("token_f1").function is token_f1
-    assert score_named(f"{__name__}:HALF") is HALF
+    assert scores.score_named("token_f1").function is scores.token_f1
+    assert scores.score_named(f"{__name__}:HALF") is HALF
     message = "unknown score 'f1'; known: abstained, accuracy, char_f1, exact_match"
     with pytest.raises(ValueError, match=message):
-        score_named("f1")
+        scores.score_named("f1")
     with pytest.raises(ValueError, match="is a str, not an"):
-        score_named(f"{__name__}:NOT_A_SCORE")
+        scores.score_named(f"{__name__}:NOT_A_SCORE")
 
 
 def test_what_is_binary() -> None:
-    binary = {name for name, score in SCORES.items() if score.binary}
+    binary = {name for name, score in scores.SCORES.items() if score.binary}
     assert binary == {"exact_match", "accuracy", "match", "abstained", "judged"}

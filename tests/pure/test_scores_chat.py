@@ -15,21 +15,10 @@ import regex
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from erag_ray.measures.scores import (
-    COMPARISONS,
-    SCORES,
-    abstained,
-    exact_match,
-    in_language,
-    is_language_score,
-    normalize_answer,
-    score_named,
-    score_outputs,
-    usable_answers,
-)
+from erag_ray.measures import scores
 from erag_ray.measures.scores.normalization import LANGUAGES, english_form, form_of, word_form
 
-match = SCORES["match"].function
+match = scores.SCORES["match"].function
 
 # --- forms ---
 
@@ -126,7 +115,7 @@ def test_forms_are_idempotent_tokens_between_single_spaces(text: str, language: 
 )
 def test_match(output: str, gold: str, expected: float) -> None:
     assert match(output, [gold]) == expected
-    assert score_outputs([output], [["Rome", gold]], SCORES["match"]) == [expected]
+    assert scores.score_outputs([output], [["Rome", gold]], scores.SCORES["match"]) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -155,13 +144,13 @@ def test_match(output: str, gold: str, expected: float) -> None:
     ],
 )
 def test_scores_in_a_language(name: str, output: str, gold: str, expected: float) -> None:
-    assert score_named(name).function(output, [gold]) == pytest.approx(expected)
+    assert scores.score_named(name).function(output, [gold]) == pytest.approx(expected)
 
 
 def naive_tokens(text: str, language: str) -> list[str]:
     """The tokens of a text by another engine: Unicode classes of the package regex, and a loop."""
     if language == "en":
-        text = regex.sub("[’‐‑‒–−]", "", normalize_answer(text))
+        text = regex.sub("[’‐‑‒–−]", "", scores.normalize_answer(text))
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     text = regex.sub(r"(?<=\p{Nd})[.,](?=\p{Nd})", "", text)
     text = regex.sub(r"\p{Cf}", "", regex.sub(r"[\p{P}\p{S}]", " ", text))
@@ -188,7 +177,7 @@ def test_scores_are_those_of_a_naive_oracle(output: str, gold: str, language: st
     assume(theirs)
     assert form_of(language)(output).split() == mine
     values = {
-        name: score_named(in_language(name, language)).function(output, [gold])
+        name: scores.score_named(scores.in_language(name, language)).function(output, [gold])
         for name in ("match", "char_f1")
     }
     starts = range(len(mine) - len(theirs) + 1)
@@ -199,14 +188,14 @@ def test_scores_are_those_of_a_naive_oracle(output: str, gold: str, language: st
     if language != "en":
         left, right = Counter(mine), Counter(theirs)
         common = sum(min(left[one], right[one]) for one in left)
-        f1 = score_named(f"token_f1:{language}").function(output, [gold])
+        f1 = scores.score_named(f"token_f1:{language}").function(output, [gold])
         assert f1 == pytest.approx(2 * common / (left.total() + right.total()))
-        assert score_named(f"exact_match:{language}").function(output, [gold]) == (mine == theirs)
+        assert scores.score_named(f"exact_match:{language}").function(output, [gold]) == (mine == theirs)
 
 
 @given(odd_texts, odd_texts.filter(str.strip), odd_texts, languages)
 def test_no_token_that_comes_after_undoes_a_match(before: str, gold: str, more: str, language: str) -> None:
-    score = score_named(in_language("match", language))
+    score = scores.score_named(scores.in_language("match", language))
     output = score.normalize(f"{before} {gold}")
     longer = f"{output} {score.normalize(more)}"
     assert score.function(longer, [gold]) >= score.function(output, [gold])
@@ -214,23 +203,25 @@ def test_no_token_that_comes_after_undoes_a_match(before: str, gold: str, more: 
 
 @given(odd_texts, odd_texts, languages)
 def test_what_matches_exactly_matches(output: str, gold: str, language: str) -> None:
-    exact, held = (score_named(in_language(name, language)) for name in ("exact_match", "match"))
+    exact, held = (
+        scores.score_named(scores.in_language(name, language)) for name in ("exact_match", "match")
+    )
     for text in (output, gold, gold.swapcase(), f"“{gold}”"):
-        if usable_answers(held, [gold]):
+        if scores.usable_answers(held, [gold]):
             assert held.function(text, [gold]) >= exact.function(text, [gold])
 
 
 @given(st.text(st.sampled_from("athen .'-”’—é서\u0301"), max_size=12), odd_texts)
 def test_in_english_what_matches_by_kilts_rule_matches(gold: str, output: str) -> None:
     assume(english_form(gold))
-    for text in (output, f"the {gold}.", gold.upper(), normalize_answer(gold)):
-        assert match(text, [gold]) >= exact_match(text, [gold])
+    for text in (output, f"the {gold}.", gold.upper(), scores.normalize_answer(gold)):
+        assert match(text, [gold]) >= scores.exact_match(text, [gold])
 
 
 @given(odd_texts, odd_texts, languages, st.sampled_from(["exact_match", "token_f1", "char_f1"]))
 def test_scores_of_two_texts_are_symmetric(output: str, gold: str, language: str, name: str) -> None:
     assume(output.strip() and gold.strip())
-    score = score_named(in_language(name, language))
+    score = scores.score_named(scores.in_language(name, language))
     value = score.function(output, [gold])
     assert 0.0 <= value <= 1.0
     assert math.isclose(value, score.function(gold, [output]))
@@ -251,7 +242,7 @@ def test_char_f1_of_hangul_is_that_of_korquad(output: str, gold: str) -> None:
     mine, theirs = Counter(characters(output)), Counter(characters(gold))
     assume(mine and theirs)
     expected = 2 * (mine & theirs).total() / (mine.total() + theirs.total())
-    assert score_named("char_f1:ko").function(output, [gold]) == pytest.approx(expected)
+    assert scores.score_named("char_f1:ko").function(output, [gold]) == pytest.approx(expected)
 
 
 # --- abstention ---
@@ -332,45 +323,49 @@ NAMES = (
     ],
 )
 def test_abstained(output: str, expected: float) -> None:
-    assert abstained(output, ["Paris"]) == abstained(f"\n{output} ", []) == expected
+    assert scores.abstained(output, ["Paris"]) == scores.abstained(f"\n{output} ", []) == expected
 
 
 def test_an_output_can_abstain_and_match() -> None:
     output = "I don't know, perhaps Paris"
-    assert abstained(output, ["Paris"]) == match(output, ["Paris"]) == 1.0
+    assert scores.abstained(output, ["Paris"]) == match(output, ["Paris"]) == 1.0
 
 
 # --- names ---
 
 
 def test_a_score_in_a_language_is_named_so() -> None:
-    assert in_language("match", "ko") == "match:ko"
-    assert in_language("match", "en") == "match"
-    assert in_language("accuracy", "ko") == "accuracy"
-    assert is_language_score("match:ko")
-    assert not is_language_score("match")
-    assert not is_language_score("my_scores:MATCH")
-    assert score_named("match:ko").name == "match:ko"
-    assert score_named("match:ko") is score_named("match:ko")
-    for name, (_, binary) in COMPARISONS.items():
-        assert score_named(f"{name}:ja").binary == SCORES[name].binary == binary
+    assert scores.in_language("match", "ko") == "match:ko"
+    assert scores.in_language("match", "en") == "match"
+    assert scores.in_language("accuracy", "ko") == "accuracy"
+    assert scores.is_language_score("match:ko")
+    assert not scores.is_language_score("match")
+    assert not scores.is_language_score("my_scores:MATCH")
+    assert scores.score_named("match:ko").name == "match:ko"
+    assert scores.score_named("match:ko") is scores.score_named("match:ko")
+    for name, (_, binary) in scores.COMPARISONS.items():
+        assert scores.score_named(f"{name}:ja").binary == scores.SCORES[name].binary == binary
 
 
 def test_a_language_that_there_is_not_is_named() -> None:
     with pytest.raises(ValueError, match=r"score 'match:kr': unknown language 'kr'; known .*: ar, bg, "):
-        score_named("match:kr")
+        scores.score_named("match:kr")
 
 
 SIGNS = ["*", "×", ".", "—", "№", "ⓐ", "。", "!?", "\u200b"]
 
 
 def test_a_gold_of_articles_is_usable_where_these_are_words() -> None:
-    assert usable_answers(score_named("match"), ["The", *SIGNS, "Paris"]) == ["Paris"]
-    assert usable_answers(score_named("match:de"), ["The", *SIGNS, "Paris"]) == ["The", "Paris"]
+    assert scores.usable_answers(scores.score_named("match"), ["The", *SIGNS, "Paris"]) == ["Paris"]
+    assert scores.usable_answers(scores.score_named("match:de"), ["The", *SIGNS, "Paris"]) == ["The", "Paris"]
 
 
-@pytest.mark.parametrize("name", ["exact_match", "match", "char_f1", *(f"{name}:ko" for name in COMPARISONS)])
+@pytest.mark.parametrize(
+    "name", ["exact_match", "match", "char_f1", *(f"{name}:ko" for name in scores.COMPARISONS)]
+)
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_gold_that_is_only_a_sign_matches_no_word_and_no_other_sign(name: str, sign: str) -> None:
     outputs = ["No, it is a x.", "5 × 3 * 2.", "The", "?", "~"]
-    assert score_outputs(outputs, [[sign]] * len(outputs), score_named(name)) == [0.0] * len(outputs)
+    assert scores.score_outputs(outputs, [[sign]] * len(outputs), scores.score_named(name)) == [0.0] * len(
+        outputs
+    )

@@ -8,22 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import evaluated
 import given_results
 import hypothesis
 import numpy as np
 import polars as pl
 import pytest
-from evaluated import (
-    best_depths,
-    comparisons,
-    contrasts,
-    correlations,
-    means,
-    measured,
-    numbered,
-    settings,
-    used,
-)
 from given_results import standing_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,17 +43,22 @@ def tables_of(utility: Utilities, labels: Mapping[str, Utilities] | None = None,
     columns = {("r", run, depth): values for (run, depth), values in utility.items()}
     count = len(next(iter(utility.values())))
     x = [
-        measured({("r", *key): values for key, values in own.items()}, name)
+        evaluated.measured({("r", *key): values for key, values in own.items()}, name)
         for name, own in (labels or {}).items()
     ]
-    settled = settings(depths=sorted({depth for _, depth in utility}), confidence=0.95)
-    tables = (pl.concat([measured({}), *x]), used(columns), numbered(count), settled)
+    settled = evaluated.settings(depths=sorted({depth for _, depth in utility}), confidence=0.95)
+    tables = (
+        pl.concat([evaluated.measured({}), *x]),
+        evaluated.used(columns),
+        evaluated.numbered(count),
+        settled,
+    )
     made = {
-        "means": means(*tables),
-        "comparisons": comparisons(*tables),
-        "correlations": correlations(*tables),
-        "contrasts": contrasts(*tables),
-        "best_depths": best_depths(used(columns), numbered(count), settled),
+        "means": evaluated.means(*tables),
+        "comparisons": evaluated.comparisons(*tables),
+        "correlations": evaluated.correlations(*tables),
+        "contrasts": evaluated.contrasts(*tables),
+        "best_depths": evaluated.best_depths(evaluated.used(columns), evaluated.numbered(count), settled),
         "outputs": NO_OUTPUTS,
         "costs": NO_COSTS,
     }
@@ -446,9 +441,14 @@ def test_agreement_is_shown_only_if_five_questions_vary_and_the_label_is_not_the
 def test_a_contrast_turns_the_sign_of_what_is_better_with_less() -> None:
     utility = {("r", "A", 2): scores(0.5, 60, 0)}
     worse = [1 - value for value in scores(0.5, 60, 0)]
-    others = [measured({("r", "A", 2): worse}, name) for name in ("distracting", "usable")]
-    tables = pl.concat([measured(utility), *others])
-    made = contrasts(tables, used(utility), numbered(60), settings(statistics=["kendall_tau_b"]))
+    others = [evaluated.measured({("r", "A", 2): worse}, name) for name in ("distracting", "usable")]
+    tables = pl.concat([evaluated.measured(utility), *others])
+    made = evaluated.contrasts(
+        tables,
+        evaluated.used(utility),
+        evaluated.numbered(60),
+        evaluated.settings(statistics=["kendall_tau_b"]),
+    )
     rows = {row["annotator_b"]: row for row in made.filter(annotator_a="erag").iter_rows(named=True)}
     # equally good, and opposite
     assert rows["distracting"]["difference"] == pytest.approx(0.0)

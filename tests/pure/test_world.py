@@ -18,16 +18,9 @@ from hypothesis import strategies as st
 from input_files import without_errors
 
 from erag_ray.data.datasets.queries import load_queries
+from erag_ray.extras.world import files
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.district import District, make_district
-from erag_ray.extras.world.files import (
-    KNOWLEDGE_SOURCE,
-    district_lines,
-    file_name,
-    num_questions,
-    page_record,
-    write_world,
-)
 from erag_ray.extras.world.pages import Page, make_pages, state
 from erag_ray.extras.world.tasks import TASKS, make_records
 from erag_ray.extras.world.words import RELATIONS, is_dev_name, surname
@@ -44,7 +37,7 @@ def made(number: int) -> tuple[District, list[Page]]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("world")
-    write_world(dataclasses.replace(SMALL, out=str(folder)))
+    files.write_world(dataclasses.replace(SMALL, out=str(folder)))
     return folder
 
 
@@ -64,7 +57,7 @@ def first_answer(record: dict[str, Any]) -> str:
 def test_the_same_settings_give_the_same_files_whatever_the_processes(
     world: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    write_world(dataclasses.replace(SMALL, out=str(tmp_path), num_processes=2))
+    files.write_world(dataclasses.replace(SMALL, out=str(tmp_path), num_processes=2))
     names = sorted(path.name for path in world.iterdir() if path.is_file())
     assert names == sorted(path.name for path in tmp_path.iterdir() if path.is_file())
     for name in names:
@@ -72,17 +65,17 @@ def test_the_same_settings_give_the_same_files_whatever_the_processes(
 
 
 def test_another_seed_is_another_world() -> None:
-    assert district_lines(SMALL, 0) != district_lines(dataclasses.replace(SMALL, seed=1), 0)
+    assert files.district_lines(SMALL, 0) != files.district_lines(dataclasses.replace(SMALL, seed=1), 0)
 
 
 def test_a_finished_world_is_left_alone_and_other_settings_make_it_anew(tmp_path: pathlib.Path) -> None:
     config = dataclasses.replace(SMALL, num_passages=320, out=str(tmp_path))
-    counts = write_world(config)
-    before = (tmp_path / KNOWLEDGE_SOURCE).stat().st_mtime_ns
-    assert write_world(config) == counts
-    assert (tmp_path / KNOWLEDGE_SOURCE).stat().st_mtime_ns == before
-    write_world(dataclasses.replace(config, seed=5))
-    assert (tmp_path / KNOWLEDGE_SOURCE).stat().st_mtime_ns != before
+    counts = files.write_world(config)
+    before = (tmp_path / files.KNOWLEDGE_SOURCE).stat().st_mtime_ns
+    assert files.write_world(config) == counts
+    assert (tmp_path / files.KNOWLEDGE_SOURCE).stat().st_mtime_ns == before
+    files.write_world(dataclasses.replace(config, seed=5))
+    assert (tmp_path / files.KNOWLEDGE_SOURCE).stat().st_mtime_ns != before
 
 
 def test_a_world_cut_short_is_not_taken_for_a_finished_one(tmp_path: pathlib.Path) -> None:
@@ -92,14 +85,14 @@ def test_a_world_cut_short_is_not_taken_for_a_finished_one(tmp_path: pathlib.Pat
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_world(config, stop)
+        files.write_world(config, stop)
     assert not (tmp_path / "manifest.json").exists()
-    assert not (tmp_path / KNOWLEDGE_SOURCE).exists()
-    assert write_world(config)[KNOWLEDGE_SOURCE] > 0
+    assert not (tmp_path / files.KNOWLEDGE_SOURCE).exists()
+    assert files.write_world(config)[files.KNOWLEDGE_SOURCE] > 0
 
 
 def test_pages_are_records_of_kilts_knowledge_source(world: pathlib.Path) -> None:
-    pages = lines(world / KNOWLEDGE_SOURCE)
+    pages = lines(world / files.KNOWLEDGE_SOURCE)
     ids = [page["wikipedia_id"] for page in pages]
     assert len(set(ids)) == len(ids)
     assert len(pages) == pytest.approx(SMALL.num_passages, rel=0.1)
@@ -109,7 +102,7 @@ def test_pages_are_records_of_kilts_knowledge_source(world: pathlib.Path) -> Non
 
 
 def test_the_task_files_load_as_datasets_with_their_own_scores(world: pathlib.Path) -> None:
-    loaded = without_errors(load_queries, [str(world / file_name(task, dev=True)) for task in TASKS])
+    loaded = without_errors(load_queries, [str(world / files.file_name(task, dev=True)) for task in TASKS])
     scores = dict(loaded.queries.select("dataset", "score").unique().iter_rows())
     spans = dict.fromkeys(["nq", "triviaqa", "hotpotqa"], "exact_match")
     assert scores == {**spans, "fever": "accuracy", "wow": "token_f1"}
@@ -118,7 +111,7 @@ def test_the_task_files_load_as_datasets_with_their_own_scores(world: pathlib.Pa
 
 @pytest.mark.parametrize("task", TASKS)
 def test_provenance_points_at_the_sentence(task: str) -> None:
-    pages = {page.page_id: page_record(page) for page in made(0)[1]}
+    pages = {page.page_id: files.page_record(page) for page in made(0)[1]}
     for record in records(0, task):
         for source in record["output"][0]["provenance"]:
             page = pages[source["wikipedia_id"]]
@@ -251,7 +244,9 @@ def test_sentences_read_as_sentences() -> None:
 def test_the_largest_number_of_questions_is_met_evenly(districts: int, most: int, every: int) -> None:
     config = WorldConfig(num_passages=64 * districts, dev_every=every, max_questions=most)
     for dev in (False, True):
-        counts = [num_questions(config, n) for n in range(config.num_districts) if config.is_dev(n) is dev]
+        counts = [
+            files.num_questions(config, n) for n in range(config.num_districts) if config.is_dev(n) is dev
+        ]
         assert max(counts) - min(counts) <= 1
         assert sum(counts) == min(most, int(config.questions_per_district * len(counts)))
 
@@ -267,7 +262,7 @@ def test_memory_does_not_grow_with_the_number_of_districts(tmp_path: pathlib.Pat
     for size in (10, 30):
         changes = {"num_passages": 64 * size, "max_questions": 20, "out": str(tmp_path / str(size))}
         tracemalloc.start()
-        write_world(dataclasses.replace(SMALL, **changes))
+        files.write_world(dataclasses.replace(SMALL, **changes))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]

@@ -18,29 +18,14 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.base import Resources
+from erag_ray.models.local import memory
 from erag_ray.models.local.likelihood import Row, batched, by_prompt, logprobs_of, rows_of
-from erag_ray.models.local.memory import (
-    Limits,
-    MemoryEstimate,
-    largest_batch,
-    pass_token_bytes,
-    room_on,
-    t5_memory_estimate,
-    to_device,
-)
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.pretrained import Pretrained
 from erag_ray.models.local.tokens import Segment, answer_ids, cut_prompt, up_to_end
 from erag_ray.models.local.weights import load_weights
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.models.t5.encoder_cache import (
-    EncoderCache,
-    EncoderStates,
-    Passes,
-    arrange,
-    encode_all,
-    encode_prompts,
-)
+from erag_ray.models.t5 import encoder_cache
 from erag_ray.models.t5.engine import DTYPES, KINDS, Engine
 from erag_ray.prompts.prompt import Piece, pieces
 from erag_ray.prompts.request import Form, Passage, Request
@@ -51,7 +36,7 @@ QUANTIZE_REVISION = 2
 """Increase it with every change of the quantization that may change an output."""
 GELU_NEW_REVISION = 1
 """Increase it with every change of this activation that may change an output."""
-MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
+MOST = {"cpu": memory.Limits(rows=128, tokens=1 << 40), "cuda": memory.Limits(rows=1024, tokens=1 << 40)}
 """The largest batches by device: larger ones are hardly faster."""
 MAX_TOKENS = {"fid": 250, "ipa": 2048}
 """Default limit of a segment."""
@@ -87,7 +72,7 @@ class T5Model(LocalModel):
             )
         self.engine: Engine | None = None
         self.uses_engine = True
-        self._window: EncoderCache | None = None
+        self._window: encoder_cache.EncoderCache | None = None
         end = self.tokenizer.eos_token_id
         self.end: Ids = () if end is None else (end,)
         self.pretrained.check_ids([*self.end, self.first])
@@ -166,17 +151,17 @@ class T5Model(LocalModel):
 
     # --- memory ---
 
-    def max_batch(self, form: Form) -> Limits:
-        return largest_batch(self._room, self.memory_estimate(form), MOST[self.model.device.type])
+    def max_batch(self, form: Form) -> memory.Limits:
+        return memory.largest_batch(self._room, self.memory_estimate(form), MOST[self.model.device.type])
 
     @functools.cached_property
     def _room(self) -> int:
-        return room_on(self.model.device, self.memory_share)
+        return memory.room_on(self.model.device, self.memory_share)
 
-    def memory_estimate(self, form: Form) -> MemoryEstimate:
+    def memory_estimate(self, form: Form) -> memory.MemoryEstimate:
         most = form.max_new_tokens
         is_scored = form.method == "loglikelihood"
-        return t5_memory_estimate(
+        return memory.t5_memory_estimate(
             self.settings,
             self.model.dtype,
             most,
@@ -187,7 +172,7 @@ class T5Model(LocalModel):
     def pass_tokens(self, forms: Collection[Form]) -> int:
         """Return the largest number of tokens, padding included, in one pass of the encoder for these forms."""
         longest = max(map(self.limit, forms))
-        num_tokens = self._room // pass_token_bytes(self.settings, self.model.dtype, longest)
+        num_tokens = self._room // memory.pass_token_bytes(self.settings, self.model.dtype, longest)
         most = max(1, min(num_tokens, *(self.limits(form).tokens for form in forms)))
         return most if self.engine is None else self.engine.pass_tokens(most)
 
@@ -201,25 +186,25 @@ class T5Model(LocalModel):
 
     # --- states ---
 
-    def arrange(self, prompts: Sequence[PromptTokens]) -> Passes | None:
+    def arrange(self, prompts: Sequence[PromptTokens]) -> encoder_cache.Passes | None:
         if self.engine is None:
             return None
-        return arrange(prompts, self.pass_tokens(_forms(prompts)), self.engine.multiple)
+        return encoder_cache.arrange(prompts, self.pass_tokens(_forms(prompts)), self.engine.multiple)
 
-    def begin(self, arranged: Passes | None) -> None:
+    def begin(self, arranged: encoder_cache.Passes | None) -> None:
         self._window = None
         if self.engine is not None and arranged is not None:
-            self._window = encode_all(self.engine.encode, arranged)
+            self._window = encoder_cache.encode_all(self.engine.encode, arranged)
 
-    def encoder_states(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
+    def encoder_states(self, prompts: Sequence[PromptTokens]) -> encoder_cache.EncoderStates:
         engine, window = self.engine, self._window
         if engine is None:
-            return encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
+            return encoder_cache.encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
         segments = (segment for prompt in prompts for segment in prompt.segments)
         if window is None or not window.contains(segments):
             # the states of the whole window did not fit into memory
-            passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
-            window = encode_all(engine.encode, passes)
+            passes = encoder_cache.arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
+            window = encoder_cache.encode_all(engine.encode, passes)
         return window.gather(prompts)
 
     # --- outputs ---
@@ -263,14 +248,14 @@ class T5Model(LocalModel):
         return by_prompt(logprobs, prompts)
 
     def _logits(self, rows: Sequence[Row], states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        index = to_device(torch.tensor([row.prompt for row in rows]), states.device)
+        index = memory.to_device(torch.tensor([row.prompt for row in rows]), states.device)
         inputs = torch.nn.utils.rnn.pad_sequence(
             [torch.tensor([self.first, *row.fed]) for row in rows], batch_first=True
         )
         logits: torch.Tensor = self.model(
             encoder_outputs=BaseModelOutput(last_hidden_state=states[index]),
             attention_mask=mask[index],
-            decoder_input_ids=to_device(inputs, states.device),
+            decoder_input_ids=memory.to_device(inputs, states.device),
             use_cache=False,
         ).logits
         return logits
