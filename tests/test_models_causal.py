@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import pathlib
@@ -10,6 +11,7 @@ from typing import Any
 import models
 import pytest
 import tokenizers
+import torch
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import make_model
@@ -22,6 +24,11 @@ PLAIN = models.form_for("causal")
 CHAT = models.form_for("causal", prompt="chat")
 FREE = models.form_for("causal", stop_at_newline=False)
 ONE_EXAMPLE = models.form_for("causal", num_examples=1)
+NEXT = dataclasses.replace(ONE_EXAMPLE, method="loglikelihood", next_token=True, with_end=False)
+# another rotation of all tokens of a batch, where a row has more than 120
+ROPE = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [1.0, 3, 5, 9]}
+SHORT = {"original_max_position_embeddings": 120, "sliding_window": None, "pad_token_id": 0}
+LONGROPE = {"rope_parameters": ROPE, **SHORT}
 
 
 def some_requests(form: Form = PLAIN) -> list[Request]:
@@ -99,15 +106,6 @@ def test_end_tokens_named_only_for_generation_end_an_output(llama: str, tmp_path
     assert sum(num < 12 for _, num in stopped) > len(requests) // 2
 
 
-def test_a_model_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Path) -> None:
-    tokenizer = models.causal_tokenizer(eos_token=None)
-    folder = models.causal_folder(tmp_path, tokenizer=tokenizer, eos_token_id=None)
-    model, requests = models.loaded("causal", folder), some_requests(FREE)
-    assert {num for _, num in models.outputs(model, requests)} == {12}
-    alone = [model.generate([prompt])[0][:2] for prompt in model.render(requests[:5])]
-    assert alone == models.outputs(model, requests[:5])
-
-
 # --- prompts that share their start
 
 
@@ -142,6 +140,31 @@ def test_a_shared_start_changes_no_output(
     model.caches.make = lambda *_: (None, 0)
     assert [model.generate([prompt])[0] for prompt in prompts] == together
     assert len(set(together)) > 15
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("phi3", LONGROPE),
+        ("gpt_neo", {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 12}),
+        ("rwkv", {"attention_hidden_size": 32}),
+    ],
+)
+def test_what_padding_would_change_is_computed_by_itself(
+    tmp_path: pathlib.Path, kind: str, settings: dict[str, Any]
+) -> None:
+    model = models.loaded("causal", models.causal_folder(tmp_path, kind=kind, **settings))
+    prompts = model.render(some_requests(ONE_EXAMPLE))
+    decoding = model.pretrained.decoding(ONE_EXAMPLE, model.ends(ONE_EXAMPLE), 0)
+    scored = [dataclasses.replace(prompt, form=NEXT, answer_ids=((7,), (9,))) for prompt in prompts]
+    outputs, logprobs = model.generate(prompts), model.loglikelihood(scored)
+    for prompt, output, values in zip(prompts, outputs, logprobs, strict=True):
+        ids = torch.tensor(prompt.segments)
+        plain = model.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=decoding)
+        assert model.output(ONE_EXAMPLE, plain[0, ids.shape[1] :].tolist()) == output
+        with torch.inference_mode():
+            expected = model.model(ids).logits[0, -1].log_softmax(dim=-1)
+        assert values == pytest.approx([float(expected[7]), float(expected[9])], abs=1e-4)
 
 
 def test_two_starts_of_each_prompt_stay_in_memory_whatever_the_requests(llama: str) -> None:
@@ -203,9 +226,10 @@ def test_a_model_without_a_chat_template_is_an_input_error(tmp_path: pathlib.Pat
     model.check(PLAIN)
 
 
-def test_a_chat_template_that_drops_the_message_is_an_input_error(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InputError, match="drops the user's message"):
-        unloaded(with_template(tmp_path, "hello")).check(CHAT)
+@pytest.mark.parametrize(("times", "verb"), [(0, "drops"), (2, "repeats")])
+def test_a_chat_template_has_the_message_once(tmp_path: pathlib.Path, times: int, verb: str) -> None:
+    with pytest.raises(InputError, match=f"{verb} the user's message"):
+        unloaded(with_template(tmp_path, "hello" + "{{ messages[-1].content }}" * times)).check(CHAT)
 
 
 def test_a_chat_keeps_its_system_prompt_and_never_sees_today(llama: str) -> None:

@@ -118,10 +118,16 @@ def test_a_folder_without_a_tokenizer_or_a_config_is_refused(t5_copy: pathlib.Pa
     refuse("no model config in", t5_copy)
 
 
-def test_a_model_of_the_wrong_kind_is_refused(t5: str, llama: str) -> None:
+def test_a_model_of_the_wrong_kind_is_refused(t5: str, llama: str, t5_copy: pathlib.Path) -> None:
     refuse("has a llama model, not an encoder-decoder", llama, kind="fid")
     refuse("has a llama model, not an encoder-decoder", llama, kind="ipa")
     refuse("has a t5 model, not a decoder-only model", t5, kind="causal")
+    # transformers would load these, or their engine has no estimate of its memory
+    change(t5_copy / "config.json", model_type="bart", architectures=["BartForConditionalGeneration"])
+    refuse("has a bart model, not an encoder-decoder .*: t5, mt5, umt5, longt5", t5_copy)
+    for model_type, head in (("bert", "BertForMaskedLM"), ("qwen2", "Qwen2ForSequenceClassification")):
+        change(t5_copy / "config.json", is_encoder_decoder=False, model_type=model_type, architectures=[head])
+        refuse(f"has a {head}, not a decoder-only model", t5_copy, kind="causal")
 
 
 def test_missing_weights_are_not_replaced_by_random_ones(t5_copy: pathlib.Path) -> None:
@@ -205,15 +211,18 @@ def test_a_t5_tokenizer_without_a_padding_token(
     assert models.outputs(model, REQUESTS[kind]) == expected
 
 
-@pytest.mark.parametrize("kind", ["fid", "ipa"])
-def test_a_t5_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Path, kind: str) -> None:
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=models.t5_tokenizer().backend_tokenizer, pad_token="<pad>", unk_token="<unk>"
-    )
-    model = models.loaded(kind, models.t5_folder(tmp_path, tokenizer=tokenizer, eos_token_id=None))
-    assert {num for _, num in models.outputs(model, REQUESTS[kind])} == {12}
-    alone = [model.generate([prompt])[0][:2] for prompt in model.render(REQUESTS[kind])]
-    assert alone == models.outputs(model, REQUESTS[kind])
+@pytest.mark.parametrize("kind", ["fid", "ipa", "causal"])
+def test_a_model_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Path, kind: str) -> None:
+    if kind == "causal":
+        tokenizer, make = models.causal_tokenizer(eos_token=None), models.causal_folder
+    else:
+        words, make = models.t5_tokenizer().backend_tokenizer, models.t5_folder
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+    model = models.loaded(kind, make(tmp_path, tokenizer=tokenizer, eos_token_id=None))
+    requests = models.some_requests(models.form_for(kind, stop_at_newline=False), 20, seed=5)
+    assert {num for _, num in models.outputs(model, requests)} == {12}
+    alone = [model.generate([prompt])[0][:2] for prompt in model.render(requests)]
+    assert alone == models.outputs(model, requests)
 
 
 # --- ids and the rows of the embedding

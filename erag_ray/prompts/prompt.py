@@ -46,7 +46,7 @@ class Family(NamedTuple):
 def pieces(prompt: Prompt, question: str, passages: Sequence[Passage]) -> list[Piece]:
     """Return the whole prompt if it is plain text, or the user's message of a chat."""
     start = [] if prompt.is_chat else [Piece("template", _start(prompt, has_passages=bool(passages)))]
-    return _joined([*start, *_filled(prompt, question, passages)])
+    return join_pieces([*start, *_filled(prompt, question, passages)])
 
 
 def as_text(prompt: Prompt, question: str, passages: Sequence[Passage]) -> str:
@@ -72,7 +72,7 @@ def _start(prompt: Prompt, *, has_passages: bool) -> str:
 def _example_texts(prompt: Prompt, *, has_passages: bool) -> Iterator[tuple[str, str]]:
     """Yield question and answer of each worked example; with its passages only if the request has passages too."""
     for example in prompt.examples:
-        filled = _joined(_filled(prompt, example.question, example.passages if has_passages else ()))
+        filled = join_pieces(_filled(prompt, example.question, example.passages if has_passages else ()))
         yield "".join(piece.text for piece in filled), example.answer
 
 
@@ -107,7 +107,7 @@ def _parts(template: str) -> tuple[tuple[str, str], ...]:
     return tuple(fields_of(template))
 
 
-def _joined(parts: Sequence[Piece] | Iterator[Piece]) -> list[Piece]:
+def join_pieces(parts: Sequence[Piece] | Iterator[Piece]) -> list[Piece]:
     """Merge adjacent templates; blanks at their end move to the next piece, or are dropped at the end."""
     joined, text = list[Piece](), ""
     for piece in parts:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import models
 import pytest
+import tokenizers
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.models import make_model
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.local.tokens import PieceTokenizer
-from erag_ray.prompts.prompt import Piece
+from erag_ray.prompts.prompt import Piece, as_text
 from erag_ray.prompts.request import Form, Passage, Request
 from erag_ray.support.errors import InputError
 
@@ -105,6 +107,33 @@ def test_characters_outside_the_vocabulary_stay_unknown(t5: str) -> None:
 def test_control_tokens_in_templates_are_control_tokens() -> None:
     pieces = PieceTokenizer(models.causal_tokenizer())
     assert pieces.tokenise([[Piece("template", models.END)]]) == [[(0,)]]
+
+
+@pytest.mark.parametrize("prompt", ["plain", "chat"])
+@pytest.mark.parametrize("adds_blank", ["by normalizer", "first", "always"])
+def test_a_blank_that_a_tokenizer_puts_before_a_text_is_not_inside_prompts(
+    tmp_path: pathlib.Path, adds_blank: Any, prompt: str
+) -> None:
+    form = models.form_for("causal", prompt=prompt)
+    passages = Passage("Skerry Point", "It was lit in 1874"), Passage("", "In Graz")
+    text = as_text(form.prompt, "When was it lit?", passages)
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    vocabulary = ["<unk>", "<s>", "</s>", *byte_tokens, *sorted({*text, "\u2581"} - {" ", "\n"})]
+    ids = {token: id_ for id_, token in enumerate(vocabulary)}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, [], byte_fallback=True, unk_token="<unk>"))
+    scheme = "never" if adds_blank == "by normalizer" else adds_blank
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    if scheme == "never":  # as the files of Llama 2 have it
+        made.normalizer = tokenizers.normalizers.Prepend("\u2581")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = "<s>[INST] {{ messages[-1]['content'] }} [/INST]"
+    model = unloaded("causal", models.causal_folder(tmp_path, tokenizer=tokenizer))
+    whole = f"<s>[INST] {text} [/INST]" if prompt == "chat" else text
+    expected = tokenizer(whole)["input_ids"]
+    assert rendered(model, form, "When was it lit?", *passages).segments == (tuple(expected),)
+    # an answer continues the prompt, as in the whole text
+    scored = Request(form, "Who?", (), answers=(" Graz",))
+    assert model.render([scored])[0].answer_ids == (tuple(tokenizer("In Graz")["input_ids"][-5:]),)
 
 
 # --- limits

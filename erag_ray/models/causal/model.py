@@ -14,27 +14,21 @@ import transformers
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
+from erag_ray.models.local import memory
 from erag_ray.models.local.likelihood import Row, batched, by_prompt, logprobs_of, rows_of
-from erag_ray.models.local.memory import (
-    Limits,
-    MemoryEstimate,
-    causal_memory_estimate,
-    largest_batch,
-    room_on,
-    to_device,
-)
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.pretrained import Pretrained
 from erag_ray.models.local.tokens import answer_ids, cut_prompt, up_to_end
 from erag_ray.models.local.weights import load_end_tokens, load_weights
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
-from erag_ray.prompts.prompt import Piece, as_messages, pieces
+from erag_ray.prompts.prompt import Piece, as_messages, join_pieces, pieces
 from erag_ray.prompts.request import Form, Prompt, Request
 from erag_ray.support.errors import InputError
 
 CAUSAL_TOKENS = 4096
-MOST = {"cpu": Limits(rows=32, tokens=4096), "cuda": Limits(rows=512, tokens=1 << 40)}
+ANY_LENGTH = 1 << 30
+MOST = {"cpu": memory.Limits(rows=32, tokens=4096), "cuda": memory.Limits(rows=512, tokens=1 << 40)}
 """The largest batches by device: larger ones are no faster."""
 WHOLE = 10_000
 """A prompt by itself with more tokens, squared, than this many times those of its prefix is computed from its start:
@@ -53,6 +47,7 @@ class CausalModel(LocalModel):
 
     Attributes:
         context: the largest number of tokens in a prompt and its output.
+        shared_tokens: a prompt that may be longer with its output is computed by itself, without padding or cache.
     """
 
     revision: ClassVar[int] = 2
@@ -62,7 +57,8 @@ class CausalModel(LocalModel):
         self.pretrained = Pretrained(config, encoder_decoder=False)
         self.source, self.settings = self.pretrained.source, self.pretrained.settings
         self.tokenizer, self.pieces = self.pretrained.tokenizer, self.pretrained.pieces
-        self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
+        self.context: int = getattr(self.settings, "max_position_embeddings", None) or ANY_LENGTH
+        self.shared_tokens = most_shared_tokens(self.settings)
         self.caches: KeyValueCaches | None = None
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
         self._end_tokens: dict[bool, frozenset[int]] = {}
@@ -72,19 +68,21 @@ class CausalModel(LocalModel):
         self.caches = KeyValueCaches(self.model)
 
     def fingerprint_fields(self) -> dict[str, object]:
-        return {**super().fingerprint_fields(), **self.pretrained.fingerprint_fields(self)}
+        # only for the models whose outputs padding could change in former versions
+        padding = {"padding": 1} if self.shared_tokens < ANY_LENGTH else {}
+        return {**super().fingerprint_fields(), **self.pretrained.fingerprint_fields(self), **padding}
 
     # --- memory ---
 
-    def max_batch(self, form: Form) -> Limits:
+    def max_batch(self, form: Form) -> memory.Limits:
         device = self.model.device
-        return largest_batch(
-            room_on(device, self.memory_share), self.memory_estimate(form), MOST[device.type]
+        return memory.largest_batch(
+            memory.room_on(device, self.memory_share), self.memory_estimate(form), MOST[device.type]
         )
 
-    def memory_estimate(self, form: Form) -> MemoryEstimate:
+    def memory_estimate(self, form: Form) -> memory.MemoryEstimate:
         num_logits = form.max_new_tokens + 1 if form.method == "loglikelihood" else 1
-        return causal_memory_estimate(
+        return memory.causal_memory_estimate(
             self.model, form.max_new_tokens, self.limit(form), num_logits=num_logits
         )
 
@@ -116,11 +114,8 @@ class CausalModel(LocalModel):
             start = [Piece("template", self.tokenizer.bos_token)] if self._starts_with_bos else []
             return [*start, *parts]
         before, after = self._chat_frame(prompt, has_passages=bool(request.passages))
-        first, *rest = parts
         # the chat template and the start of the prompt are tokenized as one text
-        if first.kind == "template":
-            return [Piece("template", before.text + first.text), *rest, after]
-        return [before, *parts, after]
+        return [*join_pieces([before, *parts]), after]
 
     @functools.cached_property
     def _starts_with_bos(self) -> bool:
@@ -150,9 +145,10 @@ class CausalModel(LocalModel):
             text = f"the chat template of {self.config.model} cannot be filled: {error}"
             raise InputError([f"reader.prompt: {text}"]) from error
         before, slot, after = text.partition(SLOT)
-        if not slot:
+        if not slot or SLOT in after:
+            verb = "repeats" if slot else "drops"
             raise InputError(
-                [f"reader.prompt: the chat template of {self.config.model} drops the user's message"]
+                [f"reader.prompt: the chat template of {self.config.model} {verb} the user's message"]
             )
         return before, after
 
@@ -161,7 +157,7 @@ class CausalModel(LocalModel):
     @torch.inference_mode()
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
         outputs: dict[int, Output] = {}
-        for prefix, rows in by_prefix(prompts).items():
+        for prefix, rows in self._groups(prompts):
             outputs |= zip(rows, self._generate(prefix, [prompts[row] for row in rows]), strict=True)
         return [outputs[row] for row in range(len(prompts))]
 
@@ -191,7 +187,9 @@ class CausalModel(LocalModel):
         if len(rests) == 1 and len(rests[0]) ** 2 > WHOLE * len(prefix):
             prefix, rests = (), [(*prefix, *rests[0])]
         capacity = len(prefix) + max(map(len, rests)) + new_tokens
-        cache, num_cached = self.caches.make(prefix, len(rests), capacity)
+        cache, num_cached = None, 0
+        if capacity <= self.shared_tokens:
+            cache, num_cached = self.caches.make(prefix, len(rests), capacity)
         if not num_cached:
             # padding inside a prompt would shift a sliding window or a recurrent state
             prefix, rests = (), [(*prefix, *rest) for rest in rests]
@@ -204,7 +202,7 @@ class CausalModel(LocalModel):
         ids = torch.cat([torch.tensor(prefix, dtype=torch.long).expand(len(rows), -1), padded], dim=1)
         mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
         device = self.model.device
-        return to_device(ids, device), to_device(mask.long(), device), cache, num_cached
+        return memory.to_device(ids, device), memory.to_device(mask.long(), device), cache, num_cached
 
     @property
     def _pad(self) -> int:
@@ -256,10 +254,11 @@ class CausalModel(LocalModel):
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
         limits, rows = self.limits(prompts[0].form), rows_of(prompts)
         logprobs = dict[tuple[int, Ids], torch.Tensor]()
-        for prefix, indices in by_prefix(prompts).items():
+        for prefix, indices in self._groups(prompts):
             with_prefix = set(indices)
             group = [row for row in rows if row.prompt in with_prefix]
-            for batch in batched(group, prompts, limits):
+            is_alone = self._is_alone(prompts[indices[0]])
+            for batch in [[row] for row in group] if is_alone else batched(group, prompts, limits):
                 logits = self._logits(prefix, prompts, batch)
                 starts = [logits.shape[1] - len(row.fed) - 1 for row in batch]
                 logprobs |= logprobs_of(self, logits, starts, batch, prompts)
@@ -281,10 +280,25 @@ class CausalModel(LocalModel):
         ).logits
         return logits
 
+    def _groups(self, prompts: Sequence[PromptTokens]) -> list[tuple[Ids, list[int]]]:
+        """Group the indices of prompts by the template tokens that they start with; some prompts are alone."""
+        groups: dict[tuple[int, Ids], list[int]] = {}
+        for index, prompt in enumerate(prompts):
+            shared = -1, prompt.segments[0][: prompt.num_shared]
+            groups.setdefault((index, ()) if self._is_alone(prompt) else shared, []).append(index)
+        return [(prefix, indices) for (_, prefix), indices in groups.items()]
 
-def by_prefix(prompts: Sequence[PromptTokens]) -> dict[Ids, list[int]]:
-    """Group the indices of prompts by the template tokens that they start with."""
-    groups: dict[Ids, list[int]] = {}
-    for index, prompt in enumerate(prompts):
-        groups.setdefault(prompt.segments[0][: prompt.num_shared], []).append(index)
-    return groups
+    def _is_alone(self, prompt: PromptTokens) -> bool:
+        return prompt.length + prompt.form.max_new_tokens > self.shared_tokens
+
+
+def most_shared_tokens(settings: Any) -> int:
+    """Return up to how many tokens padding and cached prefixes change no output.
+
+    Beyond, longrope (Phi-3) rotates all tokens of a batch in another way; local layers of GPT-Neo count padding, as all
+    of RWKV do.
+    """
+    rope = getattr(settings, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        return int(rope["original_max_position_embeddings"])
+    return 0 if settings.model_type == "rwkv" else int(getattr(settings, "window_size", ANY_LENGTH))

@@ -21,6 +21,8 @@ from erag_ray.prompts.request import Form, Request
 
 MAX_TEMPLATES = 1 << 10
 """Size of the cache of tokenized templates."""
+BEFORE = "\x02"
+"""Put before a piece inside a prompt; its tokens never merge with others, and are removed."""
 
 
 class PieceTokenizer:
@@ -29,6 +31,8 @@ class PieceTokenizer:
     In a question or a passage, the text of a control token ("</s>", "<|im_end|>") is plain text. If the tokenizer
     would still return its id, a blank is inserted after the first character of the text; an id that appears even then
     (because the tokenizer normalises other characters to it) is removed. The id of unknown characters stays.
+
+    Some tokenizers (Llama 2, Mistral, Phi-3) put a blank before a text: here only before the first piece of a prompt.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -40,7 +44,7 @@ class PieceTokenizer:
         self.unknown: int | None = tokenizer.unk_token_id
         self.control_ids = self._suspicious_ids - {self.unknown}
         self._control_texts = sorted(set(controls.values()), key=len, reverse=True)
-        self._template = functools.lru_cache(MAX_TEMPLATES)(lambda text: _by_library(tokenizer, [text])[0])
+        library: Encode = functools.partial(_by_library, tokenizer)
         self._whole = self._plain = plain_encoder(tokenizer)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None and splits_at_blanks(backend):
@@ -48,12 +52,25 @@ class PieceTokenizer:
             self._plain = WordCache(
                 self._whole, self._control_texts, self.control_ids, starts, normalizer_of(backend)
             )
+        before, start, inside = self._whole([BEFORE, "a", f"{BEFORE}a"])
+        self._adds_blank = self._plain is self._whole and inside != (*before, *start)
+        if self._adds_blank:
+            library = _after(library, before)
+            self._whole = self._plain = _after(self._whole, before)
+        self._template = functools.lru_cache(MAX_TEMPLATES)(lambda text: library([text])[0])
 
     def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
         """Return the token ids of every piece of every prompt; each distinct piece is tokenized once."""
+        if self._adds_blank:
+            prompts = list(map(self._marked, prompts))
         distinct = list(dict.fromkeys(piece for pieces in prompts for piece in pieces))
         ids = dict(zip(distinct, self._encode(distinct), strict=True))
         return [[ids[piece] for piece in pieces] for pieces in prompts]
+
+    def _marked(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return pieces with `BEFORE` in front of all but the first, or the first after a start token."""
+        num_first = 2 if pieces[0].text == self.tokenizer.bos_token else 1
+        return [*pieces[:num_first], *(Piece(kind, BEFORE + text) for kind, text in pieces[num_first:])]
 
     def _encode(self, pieces: Sequence[Piece]) -> list[Ids]:
         plain = iter(self._plain([piece.text for piece in pieces if piece.kind != "template"]))
@@ -72,6 +89,14 @@ class PieceTokenizer:
             escaped = escaped.replace(control, f"{control[0]} {control[1:]}")
         ids = ids if escaped == text else self._whole([escaped])[0]
         return tuple(id_ for id_ in ids if id_ not in self.control_ids)
+
+
+def _after(encode: Encode, before: Ids) -> Encode:
+    """Return an encoder whose ids of a text that begins with `BEFORE` lack those of `BEFORE`."""
+    return lambda texts: [
+        ids[len(before) :] if text.startswith(BEFORE) else ids
+        for text, ids in zip(texts, encode(texts), strict=True)
+    ]
 
 
 def plain_encoder(tokenizer: Any) -> Encode:
@@ -171,8 +196,12 @@ def up_to_end(ids: list[int], ends: Collection[int]) -> list[int]:
 def answer_ids(tokenizer: PieceTokenizer, requests: Sequence[Request]) -> list[tuple[Ids, ...]]:
     """Return the token ids of each request's answers, truncated as outputs are."""
     distinct = list(dict.fromkeys(answer for request in requests for answer in request.answers))
-    tokens = tokenizer.tokenise([[Piece("passage", answer)] for answer in distinct])
-    ids = {answer: piece_ids[0] for answer, piece_ids in zip(distinct, tokens, strict=True)}
+    # with a blank before it an answer continues a prompt; without, it begins a turn of its own
+    starts = [[Piece("template", "")] if answer.startswith(" ") else [] for answer in distinct]
+    tokens = tokenizer.tokenise(
+        [[*start, Piece("passage", answer)] for start, answer in zip(starts, distinct, strict=True)]
+    )
+    ids = {answer: piece_ids[-1] for answer, piece_ids in zip(distinct, tokens, strict=True)}
     return [
         tuple(_scored(request.form, ids[answer], tokenizer.unknown) for answer in request.answers)
         for request in requests

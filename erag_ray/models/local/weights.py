@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from typing import Any
 
 import transformers
@@ -17,6 +18,9 @@ from erag_ray.support.errors import InputError
 
 GENERATION_FILE = "generation_config.json"
 TOKENIZER_FILES = ("tokenizer.json", "*.model", "vocab.*")
+ENCODER_DECODERS = ("t5", "mt5", "umt5", "longt5")
+NO_READERS = re.compile("For(MaskedLM|PreTraining|(Sequence|Token)Classification|QuestionAnswering)$")
+"""Architectures that transformers would load as readers, without a word: their heads do not predict the next token."""
 
 
 def load_tokenizer(source: ModelSource) -> Any:
@@ -40,9 +44,15 @@ def load_settings(source: ModelSource, *, encoder_decoder: bool) -> Any:
         InputError: it cannot be read, or the model has the wrong architecture.
     """
     settings = _read(transformers.AutoConfig, source, "model config")
-    if bool(settings.is_encoder_decoder) != encoder_decoder:
-        needed = "an encoder-decoder (fid, ipa)" if encoder_decoder else "a decoder-only model (causal)"
-        raise InputError([f"reader.model: {source.folder} has a {settings.model_type} model, not {needed}"])
+    kinds = ENCODER_DECODERS if encoder_decoder else ()
+    is_usable = settings.model_type in kinds if kinds else not settings.is_encoder_decoder
+    others = list(filter(NO_READERS.search, settings.architectures or ()))
+    if others or not is_usable:
+        noun = others[0] if others else f"{settings.model_type} model"
+        needed = (
+            f"an encoder-decoder (fid, ipa: {', '.join(kinds)})" if kinds else "a decoder-only model (causal)"
+        )
+        raise InputError([f"reader.model: {source.folder} has a {noun}, not {needed}"])
     return settings if encoder_decoder else settings.get_text_config()
 
 
