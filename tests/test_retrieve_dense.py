@@ -5,12 +5,14 @@ from __future__ import annotations
 import pathlib
 import shutil
 import types
+from contextlib import nullcontext
 from typing import Any
 
 import faiss
 import numpy as np
 import polars as pl
 import pytest
+import safetensors.torch
 import sentence_transformers
 from encoders import bert_folder, vector, xlm_roberta_folder
 from ranked_lists import corpus_of, questions, run_of, searched
@@ -20,6 +22,7 @@ from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
+from erag_ray.retrieve.dense.reranking import ScorePairs
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.run import Retriever, Sources
 from erag_ray.store.folder import Folder
@@ -298,14 +301,30 @@ def test_more_tokens_than_the_model_has_places_for_are_refused(bert: str, xlm_ro
             encoder(folder, "e5", max_tokens=65)
 
 
-def test_what_is_compared_by_cosine_gets_length_1(bert: str, tmp_path: pathlib.Path) -> None:
+def test_vectors_are_compared_by_cosine_or_inner_product(bert: str, tmp_path: pathlib.Path) -> None:
     body = modules.Transformer(bert)
-    pooling = modules.Pooling(body.get_embedding_dimension(), pooling_mode="mean")
-    sentence_transformers.SentenceTransformer(modules=[body, pooling], similarity_fn_name="cosine").save(
-        str(tmp_path)
-    )
-    found = encoder(str(tmp_path), "sentence-transformers")(TEXTS, "query")
+    parts = [body, modules.Pooling(body.get_embedding_dimension(), pooling_mode="mean")]
+    for similarity in ("cosine", "euclidean"):
+        model = sentence_transformers.SentenceTransformer(modules=parts, similarity_fn_name=similarity)
+        model.save(str(tmp_path / similarity))
+    found = encoder(str(tmp_path / "cosine"), "sentence-transformers")(TEXTS, "query")
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    with pytest.raises(InputError, match="it compares by euclidean, not by cosine or dot product"):
+        encoder(str(tmp_path / "euclidean"), "sentence-transformers")
+
+
+@pytest.mark.parametrize("lost", ["layer.1.output.dense.weight", "classifier.weight", "pooler.dense.weight"])
+def test_missing_weights_are_not_replaced_by_random_ones(tmp_path: pathlib.Path, lost: str) -> None:
+    is_scorer = lost.startswith("classifier")
+    folder = bert_folder(tmp_path, num_labels=1 if is_scorer else None)
+    weights = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    left = {name: weight for name, weight in weights.items() if not name.endswith(lost)}
+    assert len(left) == len(weights) - 1
+    safetensors.torch.save_file(left, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    options: dict[str, Any] = {"max_tokens": None, "dtype": "float32", "batch_size": None}
+    # no vector depends on the pooler
+    with nullcontext() if "pooler" in lost else pytest.raises(InputError, match=f"lacks weights: .*{lost}"):
+        ScorePairs(work=folder, model=folder, **options) if is_scorer else encoder(folder, "e5")
 
 
 def test_a_weight_of_a_module_is_part_of_a_models_identity(bert: str, tmp_path: pathlib.Path) -> None:

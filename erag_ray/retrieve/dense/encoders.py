@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -106,12 +107,22 @@ def loading(folder: str, noun: str) -> Iterator[None]:
     """While open, a model is loaded, without progress bars and advice that would mix with the job's progress.
 
     Raises:
-        InputError: the folder is not such a model.
+        InputError: the folder is not such a model, or lacks weights.
     """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    load = transformers.PreTrainedModel.from_pretrained.__func__  # type: ignore[attr-defined]
+
+    def load_all(model_class: Any, *args: Any, **kwargs: Any) -> Any:
+        """Refuse missing weights, which would be random; no vector depends on those of a pooler."""
+        model, info = load(model_class, *args, **kwargs, output_loading_info=True)
+        if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
+            raise ValueError(f"it lacks weights: {missing[:3]}, ...")
+        return model
+
     try:
-        yield
+        with mock.patch.object(transformers.PreTrainedModel, "from_pretrained", classmethod(load_all)):
+            yield
     except READ_ERRORS as error:
         raise InputError([f"{folder}: not {noun}: {str(error).splitlines()[0]}"]) from error
 
@@ -153,7 +164,10 @@ class Encoder:
             else:
                 self.model = sentence_transformers.SentenceTransformer(folder, model_kwargs=options)
                 # cosine similarity: normalise, in case the model's modules do not
-                self.is_normalised = self.model.similarity_fn_name == "cosine"
+                similarity = self.model.similarity_fn_name
+                if similarity not in ("cosine", "dot"):
+                    raise ValueError(f"it compares by {similarity}, not by cosine or dot product")
+                self.is_normalised = similarity == "cosine"
         if max_tokens is not None:
             body = self.model[0].auto_model.config
             positions = getattr(body, "max_position_embeddings", None)
