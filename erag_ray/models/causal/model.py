@@ -187,9 +187,8 @@ class CausalModel(LocalModel):
         if len(rests) == 1 and len(rests[0]) ** 2 > WHOLE * len(prefix):
             prefix, rests = (), [(*prefix, *rests[0])]
         capacity = len(prefix) + max(map(len, rests)) + new_tokens
-        cache, num_cached = None, 0
-        if capacity <= self.shared_tokens:
-            cache, num_cached = self.caches.make(prefix, len(rests), capacity)
+        is_shared = capacity <= self.shared_tokens
+        cache, num_cached = self.caches.make(prefix, len(rests), capacity) if is_shared else (None, 0)
         if not num_cached:
             # padding inside a prompt would shift a sliding window or a recurrent state
             prefix, rests = (), [(*prefix, *rest) for rest in rests]
@@ -301,4 +300,4 @@ def most_shared_tokens(settings: Any) -> int:
     rope = getattr(settings, "rope_parameters", None) or {}
     if rope.get("rope_type") == "longrope":
         return int(rope["original_max_position_embeddings"])
-    return 0 if settings.model_type == "rwkv" else int(getattr(settings, "window_size", ANY_LENGTH))
+    return 0 if settings.model_type == "rwkv" else int(getattr(settings, "window_size", None) or ANY_LENGTH)
