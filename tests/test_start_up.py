@@ -15,7 +15,7 @@ from scripts import ROOT, python
 from erag_ray.cli.run import main
 from erag_ray.config.command_line.parsing import parse
 from erag_ray.config.job import JobConfig
-from erag_ray.config.keys.names import GONE, all_keys
+from erag_ray.config.keys.names import GONE, UNUSED, all_keys
 from erag_ray.config.report import ReportConfig
 from erag_ray.config.retrieval import RetrieveConfig
 from erag_ray.extras.gate.config import GateConfig
@@ -59,8 +59,7 @@ def imported(job: str, *attempts: list[str]) -> dict[str, list[str]]:
     """Exit codes of attempts to run a job, and the installed packages that they have imported together."""
     done = python("-c", IMPORTED, f"jobs/{job}.py", json.dumps(attempts))
     assert done.returncode == 0, done.stderr
-    answer: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 @pytest.mark.long
@@ -90,10 +89,7 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
         ("compare", ["--queries", "[QUESTIONS]", "--runs", "{a: nowhere.trec}"]),
         ("compare", ["--queries", "[QUESTIONS]", "--annotators", "[eragg]"]),
         ("prepare", ["--queries", "[nowhere.jsonl]", "--runs", "{a: nowhere.trec}"]),
-        ("annotate", []),
-        ("end_to_end", []),
-        ("evaluate", []),
-        ("settle", []),
+        *((job, []) for job in ("annotate", "end_to_end", "evaluate", "settle")),
         ("gate", ["--baseline", "nowhere"]),
         ("train", TRAIN),
         ("train", [*TRAIN, "--train.queries", "[QUESTIONS]"]),
@@ -128,10 +124,8 @@ def test_wrong_inputs_are_told_before_ray_and_torch_are_imported(
         (["--qqqq", "x"], "unknown key --qqqq"),
         (["--reader.prompt.chatt", "x"], "unknown key --reader.prompt.chatt. Did you mean --reader.prompt.chat?"),
         (["--retrievers.a.kidn", "bm25"], "unknown key --retrievers.a.kidn. Did you mean --retrievers.a.kind?"),
-        (
-            ["--outt", "x", "--num-queries", "3"],
-            "unknown key --outt. Did you mean --out?; unknown key --num-queries. Did you mean --num_queries?",
-        ),
+        (["--outt", "x", "--num-queries", "3"],
+         "unknown key --outt. Did you mean --out?; unknown key --num-queries. Did you mean --num_queries?"),
         (["--", "x"], "unknown key --"),
         (["--out.", "x"], "unknown key --out.: --out has no keys below it. Did you mean --out?"),
         (["--retrievers.a[b].k1", "1"], "retrievers.a[b] must have the key kind"),
@@ -147,9 +141,7 @@ def test_a_misspelt_option_names_the_nearest_key(
     assert refused(capsys, *argv) == f"error: {message}"
 
 
-def test_a_key_that_is_gone_says_what_to_do(
-    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
-) -> None:
+def test_a_key_that_is_gone_has_advice(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("depth: 3\nduplicates: true\n")
     told = "equal texts of a list are not counted any more; remove the key"
@@ -157,7 +149,15 @@ def test_a_key_that_is_gone_says_what_to_do(
     assert refused(capsys, "--duplicates", "true") == f"error: unknown key --duplicates: {told}"
 
 
-@pytest.mark.parametrize("key", GONE)
+def test_an_unused_key_is_named(caplog: pytest.LogCaptureFixture, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("num_flips: 100\n")
+    words = ["--queries", "[q.jsonl]", "--config", str(file), "--num_flips", "5"]
+    assert parse(JobConfig, "", words) == JobConfig(queries=["q.jsonl"])
+    assert "num_flips has no effect any more, since tests of differences are exact; remove" in caplog.text
+
+
+@pytest.mark.parametrize("key", [*GONE, *UNUSED])
 def test_a_key_that_is_gone_is_of_no_job(key: str) -> None:
     assert key not in {key for name in JOB_CONFIGS for key in all_keys(JOB_CONFIGS[name])}
 

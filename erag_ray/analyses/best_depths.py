@@ -57,8 +57,7 @@ def _best_depth(utilities: Mapping[int, Floats], sign: int, level: float, cluste
     differences = paired_differences(table[best], table[depths.index(max(depths))])
     differences[~is_judged] = np.nan
     test = paired_test(by_cluster(differences, clusters))
-    is_another = depths[best] != max(depths)
-    interval = test.interval(level) if is_another and test.count > 1 else (None, None)
+    interval = test.interval(level) if depths[best] != max(depths) and test.count > 1 else (None, None)
     return (depths[best], max(depths), test.mean, *interval, int(is_judged.sum()))
 
 

@@ -65,9 +65,8 @@ def _of_mapping(lists: Any, name: str, problems: list[str]) -> Iterator[Row]:
         where, ids = f"{name}[{key!r}]", ListIds()
         documents = value.tolist() if hasattr(value, "tolist") else value
         # of BEIR, ranx and pytrec_eval: the scores are the order
-        is_scored = isinstance(documents, Mapping) and all(
-            finite(one) is not None for one in documents.values()
-        )
+        scores = documents.values() if isinstance(documents, Mapping) else [None]
+        is_scored = all(finite(one) is not None for one in scores)
         documents = list(documents.items()) if is_scored else documents
         if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Sequence | pl.Series):
             problems.append(f"{where}: a {type(documents).__name__}, not a list of documents or scores by id")
@@ -83,9 +82,8 @@ def _of_mapping(lists: Any, name: str, problems: list[str]) -> Iterator[Row]:
         for rank, item in enumerate(documents, 1):
             try:
                 document = document_of(item, bare="doc_id")
-                yield _row(
-                    document, query_id=query_id, doc_id=ids.next(document), rank=None if is_scored else rank
-                )
+                place = None if is_scored else rank
+                yield _row(document, query_id=query_id, doc_id=ids.next(document), rank=place)
             except ValueError as error:
                 problems.append(f"{where}[{rank - 1}]: {error}")
 

@@ -15,8 +15,9 @@ import pydantic.dataclasses
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from erag_ray.config.keys.messages import KeysError, Problem, problems_of
-from erag_ray.config.keys.names import below, field_hints
+from erag_ray.config.keys.names import UNUSED, below, field_hints
 from erag_ray.config.keys.scalars import as_any, as_flag, as_number, as_text, as_whole, expanded
+from erag_ray.support.logs import warn
 
 Config = TypeVar("Config")
 # built when a job is checked: a help needs none
@@ -84,8 +85,11 @@ def build(kind: type[Config], values: Mapping[str, Any], key: str = "") -> Confi
     Raises:
         KeysError: as `Keys`.
     """
+    unused = [name for name in UNUSED if name in values and not key]
+    warn(*(f"{name} has no effect any more, since {UNUSED[name]}; remove the key" for name in unused))
     try:
-        return pydantic.TypeAdapter(kind).validate_python(values)
+        used = {name: value for name, value in values.items() if name not in unused}
+        return pydantic.TypeAdapter(kind).validate_python(used)
     except ValidationError as error:
         raise KeysError(problems_of(kind, error, key)) from None
 

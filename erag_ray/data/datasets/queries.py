@@ -38,7 +38,6 @@ COLUMNS = {
 """Of the tables of `LoadedQueries`."""
 TAB_COLUMNS = (("question", "answers"), ("id", "question", "answers"))
 """Columns of tab-separated questions without a header: DPR's, and with an id before."""
-
 _LIKE_ID = re.compile(r"[\w.:#/-]*\d[\w.:#/-]*", re.ASCII)
 
 

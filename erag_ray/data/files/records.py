@@ -75,9 +75,7 @@ def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnosti
     if isinstance(values, dict):
         text = f"{path}:1: one JSON object over several lines, with the keys {', '.join([*values][:5])}. "
         lists = [key for key, value in values.items() if isinstance(value, list) and value[:1] != []]
-        by_key = (
-            "Write one object a line (JSON Lines), or a list of objects, with the key as query_id or doc_id; "
-        )
+        by_key = "Write one object a line, or a list of objects, with the key as query_id or doc_id; "
         text += f"Write the list {lists[0]} by itself" if len(lists) == 1 else f"{by_key}scores as a TREC run"
         diagnostics.error(f"wrong {path}", text)
         return
