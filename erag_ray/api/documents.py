@@ -82,8 +82,8 @@ def _of_mapping(lists: Any, name: str, problems: list[str]) -> Iterator[Row]:
         for rank, item in enumerate(documents, 1):
             try:
                 document = document_of(item, bare="doc_id")
-                place = None if is_scored else rank
-                yield _row(document, query_id=query_id, doc_id=ids.next(document), rank=place)
+                position = None if is_scored else rank
+                yield _row(document, query_id=query_id, doc_id=ids.next(document), rank=position)
             except ValueError as error:
                 problems.append(f"{where}[{rank - 1}]: {error}")
 
