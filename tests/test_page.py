@@ -16,7 +16,7 @@ from scripts import python
 
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
-from erag_ray.report.page.payload import packed, table_data
+from erag_ray.report.page.payload import index_data, packed, table_data
 from erag_ray.report.page.questions import (
     SNIPPET_CHARACTERS,
     QuestionOptions,
@@ -213,33 +213,33 @@ def test_a_null_label_and_an_output_that_ended_as_an_error_stay_unknown(tmp_path
 # --- files ---
 
 
-def test_every_question_is_in_a_file_and_the_index_says_where(
-    folder: TableStore, tmp_path: pathlib.Path
+@pytest.mark.parametrize("size", [500_000, 20_000])
+def test_every_question_is_in_a_small_file_and_the_index_says_where(
+    folder: TableStore, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    questions = load_questions(folder, QuestionOptions())
-    path = write_page(folder.folder, report_of(), questions)
+    monkeypatch.setattr("erag_ray.report.page.write.SHARD_BYTES", size)
+    path = write_page(folder.folder, report_of(), load_questions(folder, QuestionOptions()))
     assert path == f"{folder.folder.path}/report/index.html"
-    records = records_of(tmp_path / "out")
     index = data_of(pathlib.Path(path).read_text())["questions"]["index"]
-    assert index["id"] == [record["id"] for record in records] == [f"q{number}" for number in range(7)]
-    assert index["shard"] == [0] * 7
-    assert index["place"] == list(range(7))
-    assert index["depth"] == 10
+    assert index["id"] == [one["id"] for one in records_of(tmp_path / "out")] == [f"q{n}" for n in range(7)]
+    files = sorted(file.name for file in (tmp_path / "out" / "report" / "questions").iterdir())
+    assert files == [f"{number:04}.js" for number in range(index["shard"][-1] + 1)]
+    assert len(files) == 1 if size == 500_000 else len(files) > 2
+    assert index["place"] == [index["shard"][:at].count(shard) for at, shard in enumerate(index["shard"])]
     assert {len(values) for values in index["values"]} == {2}
-    assert set(index["slice_values"]) == {"hops"}
+    assert (index["depth"], set(index["slice_values"])) == (10, {"hops"})
     assert {path.name for path in (tmp_path / "out" / "report").iterdir()} == {"index.html", "questions"}
 
 
-def test_files_of_questions_stay_small(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erag_ray.report.page.write.SHARD_BYTES", 20_000)
-    folder = write_folder(str(tmp_path), Size(num_questions=9))
-    path = write_page(folder.folder, report_of(), load_questions(folder, QuestionOptions()))
-    index = data_of(pathlib.Path(path).read_text())["questions"]["index"]
-    files = sorted((tmp_path / "report" / "questions").iterdir())
-    assert len(files) == index["shard"][-1] + 1 > 2
-    for number, file in enumerate(files):
-        assert file.name == f"{number:04}.js"
-    assert [record["id"] for record in records_of(tmp_path)] == index["id"]
+def test_a_system_without_documents_and_small_scores_are_in_the_index(folder: TableStore) -> None:
+    utility = folder.read(UTILITY)
+    changed = {"run_id": pl.lit("system"), "depth": pl.lit(0, pl.Int32), "value": pl.lit(3e-5)}
+    system = utility.filter(depth=5, run_id="bm25").with_columns(**changed)
+    folder.write(pl.concat([utility, system]), UTILITY)
+    questions = load_questions(folder, QuestionOptions())
+    assert questions.runs == ["bm25", "dense", "system"]
+    assert index_data(questions, [(0, 0)] * 7)["elsewhere"] == [False, False, True]
+    assert ("system", 0, 3e-5, None) in one(questions)["end_to_end"]
 
 
 def test_one_file_holds_everything(folder: TableStore, tmp_path: pathlib.Path) -> None:
@@ -254,27 +254,19 @@ def test_one_file_holds_everything(folder: TableStore, tmp_path: pathlib.Path) -
     assert "file:" not in page[: page.index("<title>")]
 
 
-def test_a_new_page_leaves_nothing_of_the_old_one(folder: TableStore, tmp_path: pathlib.Path) -> None:
+def test_the_same_report_is_the_same_file_and_another_leaves_nothing_of_it(folder: TableStore) -> None:
     questions = load_questions(folder, QuestionOptions())
-    write_page(folder.folder, report_of(), questions)
-    write_page(folder.folder, report_of())
-    assert [file.name for file in (tmp_path / "out" / "report").iterdir()] == ["index.html"]
-
-
-def test_the_same_report_is_the_same_file(folder: TableStore) -> None:
-    questions = load_questions(folder, QuestionOptions())
-    pages = [pathlib.Path(write_page(folder.folder, report_of(), questions)).read_bytes() for _ in range(2)]
-    assert pages[0] == pages[1]
+    paths = (
+        pathlib.Path(write_page(folder.folder, report_of(), one)) for one in (questions, questions, None)
+    )
+    first, second, last = [(path.read_bytes(), [*map(str, path.parent.iterdir())]) for path in paths]
+    assert (first, last[1]) == (second, [f"{folder.folder.path}/report/index.html"])
 
 
 def test_the_verdict_stands_in_the_html_without_any_script(tmp_path: pathlib.Path) -> None:
     page = pathlib.Path(write_page(Folder(str(tmp_path)), report_of())).read_text()
-    for text in (
-        "bm25 serves the reader best",
-        "412 questions would be needed",
-        "half of the outputs are empty",
-    ):
-        assert text in page
+    assert "412 questions would be needed" in page
+    assert "half of the outputs are empty" in page
     assert page.index("bm25 serves the reader best") < page.index('id="data"')
 
 

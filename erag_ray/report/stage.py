@@ -16,6 +16,7 @@ from erag_ray.report.markdown import markdown
 from erag_ray.report.page.questions import QuestionOptions, Questions, load_questions
 from erag_ray.report.page.write import FOLDER, write_page
 from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import UTILITY
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import stage_progress
@@ -48,9 +49,8 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
 
 def print_again(config: JobConfig, console: rich.console.Console) -> None:
     """Print the verdict and the locations of a report that is written already."""
-    print_report(
-        build_report(load(config.out)), console, locations=_locations(config.out), verbose=config.verbose
-    )
+    built = build_report(load(config.out))
+    print_report(built, console, locations=_locations(config.out), verbose=config.verbose)
 
 
 def _locations(out: str) -> list[str]:
@@ -62,5 +62,8 @@ def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
     keys = config.report
     threshold = 0.5 if results.threshold is None else results.threshold
     prompts = {name: one for stage in results.stages for name, one in stage.get("prompts", {}).items()}
-    options = QuestionOptions(texts=keys.texts, depth=keys.depth, threshold=threshold, prompts=prompts)
+    repeats = results.configs[UTILITY.name].get("repeats", 1)
+    options = QuestionOptions(
+        texts=keys.texts, depth=keys.depth, threshold=threshold, prompts=prompts, num_answers=repeats
+    )
     return load_questions(TableStore(config.out), options)

@@ -26,6 +26,9 @@
   /** Text of unknown direction, isolated from the text around it. */
   const isolated = (text, properties = {}) => el("bdi", { dir: "auto", ...properties }, String(text));
 
+  /** A name; one with a long word wraps inside it. */
+  const named = text => isolated(text, { class: /\S{25}/.test(text) ? "long" : null });
+
   async function unpackText(text) {
     const bytes = Uint8Array.from(atob(text.trim()), character => character.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -60,6 +63,7 @@
 
   const score = value => value === null || value === undefined ? MISSING
     : Number.isInteger(value) ? String(value) : value.toFixed(3);
+  const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
   const collator = new Intl.Collator(undefined, { numeric: true });
   /** Compare numbers by value and texts alphabetically; missing values come last in both directions. */
   function compare(a, b, direction) {
@@ -76,6 +80,11 @@
   // --- tables ---
 
   const valueOf = cell => cell === null ? null : typeof cell === "string" ? cell : cell.v ?? null;
+  /** What a cell is sorted by: a text that is an interval by its lower end. */
+  const keyOf = cell => {
+    const value = valueOf(cell), low = /^\[(-?[\d.]+), /.exec(value);
+    return low ? Number(low[1]) : value;
+  };
   const textOf = cell => cell === null ? "" : typeof cell === "string" ? cell : [cell.t, cell.i, cell.n].filter(Boolean).join(" ");
 
   /** A field of a CSV file; a text that a spreadsheet would take for a formula gets a ' before it. */
@@ -157,7 +166,7 @@
         return words.every(word => text.includes(word));
       });
       return column < 0 || column >= this.data.columns.length ? rows
-        : sorted(rows, row => valueOf(row[column]), direction);
+        : sorted(rows, row => keyOf(row[column]), direction);
     }
 
     draw() {
@@ -172,7 +181,7 @@
       this.drawBelow(rows.length, shown.length, reasons);
       if (this.input) {
         if (document.activeElement !== this.input) this.input.value = this.settings.filter;
-        this.count.textContent = rows.length === this.data.rows.length ? `${rows.length} rows` : `${rows.length} of ${this.data.rows.length} rows`;
+        this.count.textContent = rows.length === this.data.rows.length ? counted(rows.length, "row") : `${rows.length} of ${counted(this.data.rows.length, "row")}`;
       }
     }
 
@@ -181,15 +190,15 @@
       const now = this.settings;
       const isSorted = now.column === number;
       const button = el("button", { type: "button", title: column.meaning || null, on: { click: () => this.sortBy(number) } },
-        isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? (now.direction > 0 ? "▲" : "▼") : ""));
+        named(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? (now.direction > 0 ? "▲" : "▼") : ""));
       return el("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": isSorted ? (now.direction > 0 ? "ascending" : "descending") : null }, button);
     }
 
     cell(cell, number, reasons) {
       const name = this.data.columns[number].text ? "text" : "number";
       if (cell === null) return el("td", { class: name }, MISSING);
-      if (typeof cell === "string") return el("td", { class: name }, isolated(cell));
-      const parts = [cell.t === undefined ? MISSING : isolated(cell.t)];
+      if (typeof cell === "string") return el("td", { class: name }, named(cell));
+      const parts = [cell.t === undefined ? MISSING : named(cell.t)];
       if (cell.i) parts.push(el("span", { class: "interval" }, ` ${cell.i}`));
       if (cell.n) parts.push(el("span", { class: "note" }, " ", isolated(cell.n)));
       if (cell.r) {
@@ -262,7 +271,11 @@
       this.canvas = el("div", { class: "canvas", role: "img", "aria-label": container.querySelector("h3").textContent });
       const numbers = el("details", { class: "numbers", open: !data.spec }, el("summary", {}, "Show the numbers"));
       container.querySelector(".body").append(data.spec ? this.canvas : "", numbers);
-      const show = () => { if (numbers.open && !this.table) this.table = new Table(numbers, figureTable(data)); };
+      const show = () => { 
+        if (!numbers.open || this.table) return;
+        if (data.num_rows > data.rows.length) numbers.append(el("p", { class: "count" }, `The first ${data.rows.length} of ${data.num_rows} rows; all are in the sealed tables.`));
+        this.table = new Table(numbers, figureTable(data));
+      };
       numbers.addEventListener("toggle", show);
       show();
     }
@@ -330,8 +343,13 @@
   }
   function wasHarmed(question) {
     const closed = index.closed_book[question];
-    return index.harmful[question] > 0 || (closed !== null && index.values[question].some(value => value !== null && value < closed - 1e-9));
+    return index.harmful[question] > 0 || (closed !== null && index.values[question].some(value => value !== null && index.sign[question] * (value - closed) < 0));
   }
+
+  /** Whether a question's score is better than another one; higher where neither more nor less is better. */
+  const isBetter = (question, score, other) => score !== null && other !== null && (index.sign[question] || 1) * (score - other) > 0;
+  /** Whether a score or label counts as useful; where less is better, or neither, none does. */
+  const isUseful = (value, sign) => sign > 0 && value >= about.threshold;
 
   function prepareQuestions(data) {
     about = data;
@@ -353,7 +371,7 @@
     const chosen = all.filter(question => {
       if (dataset !== null && index.dataset[question] !== dataset) return false;
       if (words.length && !words.every(word => index.search[question].includes(word))) return false;
-      if (better && !(index.values[question][better[0]] > index.values[question][better[1]] && index.values[question][better[1]] !== null)) return false;
+      if (better && !isBetter(question, ...better.map(run => index.values[question][run]))) return false;
       if (state.has("differ") && !(index.spread[question] > 0)) return false;
       if (state.has("disagree") && !index.disagree[question]) return false;
       if (state.has("harm") && !index.harmed[question]) return false;
@@ -376,7 +394,7 @@
     columns.push(
       { key: "closed", name: "closed book", of: question => index.closed_book[question], meaning: "Score without passages" },
       { key: "gold", name: "gold passages", of: question => index.gold[question], meaning: "Score with the gold passages" },
-      { key: "spread", name: "spread", of: question => index.spread[question], meaning: "Best run's score minus the worst run's" },
+      { key: "spread", name: "spread", of: question => index.spread[question], meaning: "Highest score of a run minus the lowest" },
       { key: "disagree", name: "disagree", of: question => index.disagree[question], meaning: "Documents that some annotators call useful and others not" },
     );
     return columns.filter(column => column.text || index.id.some((_, question) => column.of(question) !== null));
@@ -413,12 +431,14 @@
     const isTyping = document.activeElement?.id === "search";
     listSignature = signature;
     matches = filteredQuestions();
+    const without = about.runs.filter((_, run) => index.elsewhere[run]);
     const pages = Math.max(1, Math.ceil(matches.length / QUESTIONS_A_PAGE));
     const page = Math.min(Math.max(1, Number(state.get("page")) || 1), pages);
     if (!isTyping || !$("search")) view("questions").replaceChildren(el("h1", {}, "Questions"), questionFilters(), el("div", { id: "matches" }));
     $("matches").replaceChildren(
-      el("p", { class: "count", "aria-live": "polite" }, matches.length === all.length ? `${all.length} questions` : `${matches.length} of ${all.length} questions`,
-        index.depth ? `; scores with ${index.depth} documents` : "",
+      el("p", { class: "count", "aria-live": "polite" }, matches.length === all.length ? counted(all.length, "question") : `${matches.length} of ${counted(all.length, "question")}`,
+        index.depth ? `; scores with ${counted(index.depth, "document")}` : "",
+        without.length ? ["; scores with other depths are in each question: ", without.map((run, number) => [number ? ", " : "", isolated(run)])] : "",
         about.runs.length > RUNS_IN_LIST ? `; the first ${RUNS_IN_LIST} of ${about.runs.length} runs` : ""),
       matches.length ? questionTable(matches.slice((page - 1) * QUESTIONS_A_PAGE, page * QUESTIONS_A_PAGE)) : el("p", { class: "empty" }, "No question matches. ", el("a", { href: "#view=questions" }, "Show all")),
       pages > 1 ? pager(page, pages) : "",
@@ -433,12 +453,12 @@
       el("label", { class: "wide" }, el("span", {}, "Search"), search),
       datasets.length > 1 ? choice("Dataset", "dataset", datasets, "all") : "",
       index.cell_names.length ? [choice("Cell", "cell", index.cell_names, "any", name => about.cells[name]?.[0] ?? name), choice("of run", "run", about.runs, "any run")] : "",
-      about.runs.length > 1 ? [choice("Better with", "better", about.runs, "any run"), choice("than with", "than", about.runs, "any run")] : "",
+      about.runs.length > 1 ? [choice(index.sign.some(sign => sign) ? "Better with" : "Higher with", "better", about.runs, "any run"), choice("than with", "than", about.runs, "any run")] : "",
       Object.entries(index.slice_values).map(([name, values]) => choice(name, `slice.${name}`, [...values].sort(collator.compare), "all")),
       el("div", { class: "toggles" },
         about.runs.length > 1 ? toggle("Runs differ most", "differ", "Only questions with different scores of runs, the largest difference first") : "",
         toggle("Annotators disagree", "disagree", "Only questions with documents that some annotators call useful and others not"),
-        toggle("Did harm", "harm", "Only questions where a list scores less than no passages, or a document's gain is below 0")));
+        toggle("Did harm", "harm", "Only questions where a list scores worse than no passages, or a document's gain is below 0")));
   }
 
   function sortQuestionsBy(column) {
@@ -453,7 +473,7 @@
     const [key, direction] = (state.get("sort") || defaultSort()).split(/~(?=[ad]$)/);
     const heads = columns.map(column => el("th", { scope: "col", class: `${column.text ? "text" : "number"} ${column.position === undefined ? column.key : ""}`.trim(), "aria-sort": key === column.key ? (direction === "d" ? "descending" : "ascending") : null },
       el("button", { type: "button", title: column.meaning || null, on: { click: () => sortQuestionsBy(column) } },
-        isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, key === column.key ? (direction === "d" ? "▼" : "▲") : ""))));
+        named(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, key === column.key ? (direction === "d" ? "▼" : "▲") : ""))));
     const open = question => event => {
       if (!event.target.closest("a") && !getSelection().toString()) location.hash = hashOf({ view: "question", id: index.id[question] });
     };
@@ -471,7 +491,7 @@
     const number = column.position === undefined ? -1 : index.cells[question][column.position];
     const cell = number === -1 || number === undefined ? "" : cellOf(index.cell_names[number]);
     const value = column.of(question);
-    return el("td", { class: `number${column.position === undefined ? " faint" : value >= about.threshold ? " high" : ""}` }, score(value), cell);
+    return el("td", { class: `number${column.position === undefined ? " faint" : isUseful(value, index.sign[question]) ? " high" : ""}` }, score(value), cell);
   }
 
   const pager = (page, pages) => el("nav", { class: "pager", "aria-label": "Pages" },
@@ -526,7 +546,10 @@
 
   function neighbours(question) {
     const signature = listState();
-    if (signature !== listSignature || !matches.length) matches = filteredQuestions();
+    if (signature !== listSignature || !matches.length) {
+      matches = filteredQuestions();
+      listSignature = null;
+    }
     const position = matches.indexOf(question);
     return { position, before: matches[position - 1], after: position < 0 ? undefined : matches[position + 1] };
   }
@@ -545,7 +568,7 @@
         record.score ? fact("Score", isolated(record.score)) : "",
         fact("Id", isolated(record.id)),
         Object.entries(record.slices).map(([name, value]) => fact(name, isolated(value)))),
-      el("h2", {}, "Outputs of the reader with each list"),
+      el("h2", {}, "Outputs of the reader with each list", about.answers > 1 ? el("span", { class: "count" }, ` (the first of ${about.answers} answers; scores are the mean of all)`) : ""),
       outcomes(record));
     return [head, documentsView(record)];
   }
@@ -553,6 +576,7 @@
   const fact = (name, ...values) => el("div", {}, el("dt", {}, name), el("dd", {}, values));
 
   function outcomes(record) {
+    const sign = index.sign[index.byId.get(record.id)];
     const byRun = new Map();
     for (const [run, depth, value, output] of record.end_to_end) {
       if (!byRun.has(run)) byRun.set(run, new Map());
@@ -566,22 +590,22 @@
     const isWhole = state.has("outcomes") || runs.length <= RUNS_IN_OUTCOMES;
     const beside = besideOf(record);
     const shown = isWhole ? runs : [...new Set([...beside.map(number => about.runs[number]), ...runs])].slice(0, RUNS_IN_OUTCOMES);
-    const row = run => el("tr", {}, el("th", { scope: "row", class: "text" }, about.runs.length > 1 ? besideBox(record, run, beside) : isolated(run)),
-      depths.map(depth => el("td", { class: "outcome" }, outcome(byRun.get(run)?.get(depth), cells.get(`${depth}\n${run}`)))));
+    const row = run => el("tr", {}, el("th", { scope: "row", class: "text" }, about.runs.length > 1 ? besideBox(record, run, beside) : named(run)),
+      depths.map(depth => el("td", { class: "outcome" }, outcome(byRun.get(run)?.get(depth), sign, cells.get(`${depth}\n${run}`)))));
     const reference = run => {
       const [answer] = byRun.get(run).values();
-      return el("tr", { class: "reference" }, el("th", { scope: "row", class: "text" }, REFERENCES[run]), el("td", { class: "outcome", colspan: Math.max(1, depths.length) }, outcome(answer)));
+      return el("tr", { class: "reference" }, el("th", { scope: "row", class: "text" }, REFERENCES[run]), el("td", { class: "outcome", colspan: Math.max(1, depths.length) }, outcome(answer, sign)));
     };
     return el("div", {},
       el("div", { class: "scroll" }, el("table", { class: "outcomes" },
-        el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "text" }, "Run"), depths.map(depth => el("th", { scope: "col", class: "text" }, `first ${depth}`)))),
+        el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "text" }, "Run"), depths.map(depth => el("th", { scope: "col", class: "text" }, depth ? `first ${depth}` : "end to end")))),
         el("tbody", {}, shown.map(row), references.map(reference)))),
       isWhole ? "" : el("a", { class: "more", href: hashOf({ outcomes: "1" }) }, `Show all ${runs.length} runs`));
   }
 
-  function outcome(answer, cell) {
+  function outcome(answer, sign, cell) {
     if (!answer) return MISSING;
-    return [el("span", { class: `value${answer.value >= about.threshold ? " high" : ""}` }, score(answer.value)), " ",
+    return [el("span", { class: `value${isUseful(answer.value, sign) ? " high" : ""}` }, score(answer.value)), " ",
       cell ? cellOf(cell) : "",
       quoted(answer.output)];
   }
@@ -602,7 +626,7 @@
       const next = isShown ? beside.filter(other => other !== number) : [...beside, number].sort((a, b) => a - b);
       replace({ beside: next.join(",") || null });
     };
-    return el("label", { class: "beside", title: "Show its documents below" }, el("input", { type: "checkbox", checked: isShown, on: { change } }), isolated(run));
+    return el("label", { class: "beside", title: "Show its documents below" }, el("input", { type: "checkbox", checked: isShown, on: { change } }), named(run));
   }
 
   function documentsView(record) {
@@ -633,14 +657,18 @@
 
   // --- the reader's prompt, as erag_ray/requests/prompts.py fills it ---
 
+  const withoutEnd = template => template.replace(/ +$/, "");
   const filled = (template, values) => template.replace(/\{\{|\}\}|\{(\w+)\}/g, (mark, name) => mark === "{{" ? "{" : mark === "}}" ? "}" : values[name] ?? "");
   function asked(prompt, question, passages) {
+    // blanks at the end are dropped of the template only, not of a text
+    const whole = withoutEnd(passages.length ? prompt.template : prompt.without_passages);
     const plain = text => prompt.one_line ? text.split(/\s+/).filter(Boolean).join(" ") : text;
     const texts = passages.map((passage, rank) => {
       const title = prompt.titles ? plain(passage.title) : "", text = plain(passage.text);
-      return filled(title ? prompt.passage : prompt.untitled, { rank: rank + 1, title, text, passage: title ? `(${title}) ${text}` : text });
+      const format = title ? prompt.passage : prompt.untitled;
+      return filled(rank + 1 === passages.length && whole.endsWith("{passages}") ? withoutEnd(format) : format, { rank: rank + 1, title, text, passage: title ? `(${title}) ${text}` : text });
     });
-    return filled(passages.length ? prompt.template : prompt.without_passages, { question, passages: texts.join(prompt.separator) }).replace(/ +$/, "");
+    return filled(whole, { question, passages: texts.join(prompt.separator) });
   }
   function promptText(prompt, question, passages) {
     const system = passages.length ? prompt.system : prompt.system_without_passages;
@@ -678,8 +706,8 @@
     const text = texts[document], output = outputs[document];
     const judged = Object.entries(record.documents.labels).map(([column, labels]) => [about.columns[column], labels[document]]).filter(([, label]) => label !== null);
     const first = judged.find(([column]) => column.kind !== "signed");
-    const isUseful = first && first[1] >= about.threshold, isHarmful = judged.some(([column, label]) => column.kind === "signed" && label < 0);
-    return el("li", { class: `card${isUseful ? " useful" : ""}${isHarmful ? " harmful" : ""}` },
+    const isGood = first && isUseful(first[1], first[0].sign), isHarmful = judged.some(([column, label]) => column.kind === "signed" && label * column.sign < 0);
+    return el("li", { class: `card${isGood ? " useful" : ""}${isHarmful ? " harmful" : ""}` },
       el("div", { class: "top" }, rank === null ? "" : el("span", { class: "rank" }, String(rank)), el("h4", {}, isolated(titles[document] || ids[document])),
         gold.includes(document) ? el("span", { class: "gold", title: "Gold passage" }, "★ gold") : ""),
       judged.length ? el("ul", { class: "labels" }, judged.map(([column, label]) => labelChip(column, label))) : "",
@@ -694,15 +722,15 @@
   function valuesInList(record, run, document) {
     const values = Object.entries(record.in_lists[run] || {}).filter(([, byDocument]) => document in byDocument);
     if (!values.length) return "";
-    const column = { kind: "signed", meaning: "What the document adds to the score of this list" };
+    const column = { kind: "signed", sign: index.sign[index.byId.get(record.id)], meaning: "What the document adds to the score of this list" };
     return el("div", { class: "credits" }, el("span", {}, "In the list: "),
       el("ul", { class: "labels" }, values.map(([name, byDocument]) => labelChip({ ...column, annotator: name.replaceAll("_", " ") }, byDocument[document]))));
   }
 
   function labelChip(column, label) {
-    const isSigned = column.kind === "signed";
-    const sign = isSigned ? (label > 0 ? "▲" : label < 0 ? "▼" : "·") : label >= about.threshold ? "●" : label > 0 ? "◐" : "○";
-    const kind = isSigned ? (label > 0 ? "good" : label < 0 ? "bad" : "none") : label >= about.threshold ? "good" : "none";
+    const isSigned = column.kind === "signed", gain = label * column.sign, isGood = isUseful(label, column.sign);
+    const sign = isSigned ? (gain > 0 ? "▲" : gain < 0 ? "▼" : "·") : column.sign <= 0 ? "·" : isGood ? "●" : label > 0 ? "◐" : "○";
+    const kind = isSigned ? (gain > 0 ? "good" : gain < 0 ? "bad" : "none") : isGood ? "good" : "none";
     const value = isSigned && label > 0 ? `+${score(label)}` : score(label);
     const meaning = column.meaning || [column.annotator, column.reader && `by ${column.reader}`, column.score && `score ${column.score}`].filter(Boolean).join(", ");
     return el("li", { class: `label ${kind}`, title: meaning }, el("span", { "aria-hidden": "true" }, sign), " ", isolated(column.annotator), " ", el("b", {}, value));

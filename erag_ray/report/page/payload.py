@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import json
 import math
@@ -15,6 +16,7 @@ import polars as pl
 from erag_ray.analyses.parts.formats import text_of
 from erag_ray.analyses.parts.model import Column, Figure, Table, Value
 from erag_ray.data.runs.references import GOLD_PASSAGES, NO_PASSAGES
+from erag_ray.measures.scores import score_sign
 from erag_ray.report.page.questions import Questions
 
 Plain = dict[str, Any]
@@ -63,8 +65,7 @@ def _finite(value: object) -> object:
 
 def figure_data(figure: Figure, spec: Mapping[str, Any] | None) -> Plain:
     """Return a figure as data: its Vega-Lite spec (None: not drawn), and its values for a table."""
-    shown = figure.data.head(MAX_FIGURE_ROWS)
-    rows = [[_finite(value) for value in row] for row in shown.iter_rows()]
+    rows = [[_finite(value) for value in row] for row in figure.data.head(MAX_FIGURE_ROWS).iter_rows()]
     return {
         "name": figure.name,
         "spec": spec,
@@ -83,10 +84,14 @@ def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Pl
     """
     queries = questions.queries
     depth = questions.depths[-1] if questions.depths else 0
+    scored = questions.end_to_end.drop_nulls("value")
+    here, anywhere = (set(rows["run_id"]) for rows in (scored.filter(depth=depth), scored))
+    # a reference has the same score at every depth
+    references = _by_run(questions, (NO_PASSAGES, GOLD_PASSAGES), scored, "value")
     cell_names: dict[str, int] = {}
     cells = [
         [-1 if cell is None else cell_names.setdefault(cell, len(cell_names)) for cell in of_question]
-        for of_question in _by_run(questions, questions.cells.filter(depth=depth), "cell")
+        for of_question in _by_run(questions, questions.runs, questions.cells.filter(depth=depth), "cell")
     ]
     slice_values: dict[str, dict[str, int]] = {}
     slices: list[dict[str, int]] = [{} for _ in positions]
@@ -101,10 +106,12 @@ def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Pl
         "shard": [shard for shard, _ in positions],
         "place": [row for _, row in positions],
         "slices": slices,
-        "values": _by_run(questions, questions.end_to_end.filter(depth=depth), "value"),
-        "closed_book": _of_reference(questions, NO_PASSAGES),
-        "gold": _of_reference(questions, GOLD_PASSAGES),
+        "sign": list(map(functools.cache(score_sign), queries["score"])),
+        "values": _by_run(questions, questions.runs, questions.end_to_end.filter(depth=depth), "value"),
+        "closed_book": [value for value, _ in references],
+        "gold": [value for _, value in references],
         "cells": cells,
+        "elsewhere": [run in anywhere - here for run in questions.runs],
         "disagree": questions.num_disagreements,
         "harmful": questions.num_harmful,
         "depth": depth,
@@ -113,15 +120,9 @@ def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Pl
     }
 
 
-def _by_run(questions: Questions, rows: pl.DataFrame, column: str) -> list[list[Any]]:
+def _by_run(questions: Questions, runs: Sequence[str], rows: pl.DataFrame, column: str) -> list[list[Any]]:
     """Return a column of ``rows``, a list for each question, with a value or None for each run."""
     values = {
         (number, run): value for number, run, value in rows.select("number", "run_id", column).iter_rows()
     }
-    return [[values.get((number, run)) for run in questions.runs] for number in questions.queries["number"]]
-
-
-def _of_reference(questions: Questions, run: str) -> list[float | None]:
-    """Return each question's score with a reference run, which is the same at every depth."""
-    first = questions.end_to_end.filter(run_id=run).unique("number", keep="first", maintain_order=True)
-    return questions.queries.join(first, on="number", how="left", maintain_order="left")["value"].to_list()
+    return [[values.get((number, run)) for run in runs] for number in questions.queries["number"]]

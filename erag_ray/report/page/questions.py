@@ -48,8 +48,8 @@ OF_QUESTION = ("pairs", "lists", "end_to_end", "cells", "slices", "in_lists")
 """Frames of `Questions` of which a record has rows."""
 QUESTIONS_AT_A_TIME = 64
 SNIPPET_CHARACTERS = 200
-DIGITS = 4
-"""Decimal digits of labels and scores in a record."""
+DIGITS = 6
+"""Significant digits of labels and scores in a record."""
 IN_LISTS = {**dict.fromkeys((*PAIR, "run_id", "name"), pl.String()), "value": pl.Float64()}
 NEEDED = (RUNS, DOCUMENT_OUTPUTS, GOLD, QUERIES, CORPUS, LABELS, UTILITY, LIST_OUTPUTS, PROVENANCE)
 """Tables of every job; a folder that lacks one is said to. Older folders lack others."""
@@ -67,6 +67,8 @@ class QuestionOptions:
     """Labels of at least this are useful."""
     prompts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Dataset -> the reader's prompt: its fields, and how it is filled."""
+    num_answers: int = 1
+    """Answers to each list; the output of a list is the first, its score the mean of all."""
 
 
 class LabelColumn(NamedTuple):
@@ -77,6 +79,8 @@ class LabelColumn(NamedTuple):
     score: str
     kind: str
     """binary, graded, or signed (below 0: the document does harm)."""
+    sign: int
+    """1: larger labels are better, -1: smaller ones are, 0: neither."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +123,7 @@ class Questions:
     @property
     def num_disagreements(self) -> list[int]:
         """Of each question: documents that some annotators call useful and others not; of binary labels and eRAG's."""
-        columns = [
-            label_sign(one.annotator, one.score) > 0 and (one.kind == "binary" or one.annotator == "erag")
-            for one in self.columns
-        ]
+        columns = [one.sign > 0 and (one.kind == "binary" or one.annotator == "erag") for one in self.columns]
         selected = self.labels[:, np.array(columns, np.bool_)]
         is_useful, is_useless = selected >= self.options.threshold, selected < self.options.threshold
         return self._count(is_useful.any(axis=1) & is_useless.any(axis=1))
@@ -173,7 +174,7 @@ class _Tables:
         """Return query_id, run_id, doc_id, name and value of all extensions."""
         tables = [extension.list_values for extension in installed() if extension.list_values]
         parts = [
-            part.select(*PAIR, "run_id", name=name, value=pl.col("value").round(DIGITS))
+            part.select(*PAIR, "run_id", name=name, value=pl.col("value").round_sig_figs(DIGITS))
             for schema, name in tables
             for part in self.parts(schema)
         ]
@@ -195,14 +196,13 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         columns, labels = _labels(iter(()), pairs)
     end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
     runs_end_to_end = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
-    described = _described(pairs, corpus, gold, tables.read(PROVENANCE), outputs)
     return Questions(
-        runs=run_ids or runs_end_to_end["run_id"].unique(maintain_order=True).to_list(),
+        runs=list(dict.fromkeys([*run_ids, *runs_end_to_end["run_id"]])),
         columns=columns,
         depths=runs_end_to_end["depth"].unique().sort().to_list(),
         options=options,
         queries=queries,
-        pairs=described,
+        pairs=_described(pairs, corpus, gold, tables.read(PROVENANCE), outputs),
         labels=labels,
         lists=_in_lists(runs, run_ids, pairs).sort("number", "run", "rank"),
         end_to_end=end_to_end,
@@ -234,10 +234,9 @@ def _pairs(
     runs: pl.DataFrame, gold: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame
 ) -> pl.DataFrame:
     """Return every document of every question: number, query_id, doc_id, best and pair (the row number)."""
-    ranks = [runs.select(*PAIR, "rank")]
     others = [frame.select(*PAIR, rank=pl.lit(None, pl.Int32)) for frame in (gold, outputs)]
     # documents with an output but in no list get a row only if the lists are missing
-    everything = pl.concat([*ranks, *(others if not runs.height else others[:1])])
+    everything = pl.concat([runs.select(*PAIR, "rank"), *(others[:1] if runs.height else others)])
     best = everything.group_by(PAIR).agg(best=pl.col("rank").min())
     numbered = best.join(queries.select("query_id", "number"), on="query_id")
     return numbered.sort("number", "best", "doc_id", nulls_last=True).with_row_index("pair")
@@ -262,8 +261,7 @@ def _described(
         .join(by_page, on=["query_id", "page_id"], how="left")
     )
     is_gold = (pl.col("is_passage") | pl.col("is_page")).fill_null(False)
-    columns = ("number", "pair", "doc_id", "best", "row", "output")
-    return joined.sort("pair").select(*columns, is_gold=is_gold)
+    return joined.sort("pair").select("number", "pair", "doc_id", "best", "row", "output", is_gold=is_gold)
 
 
 def _in_lists(rows: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
@@ -280,15 +278,15 @@ def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[La
         joined = part.join(pairs.select(*PAIR, "pair"), on=PAIR)
         for name, rows in joined.group_by("reader", "score", "annotator"):
             column = by_name.setdefault(name, np.full(pairs.height, np.nan))
-            column[rows["pair"].to_numpy()] = rows["label"].fill_null(np.nan).to_numpy()
+            values = rows["label"].round_sig_figs(DIGITS)
+            column[rows["pair"].to_numpy()] = values.fill_null(np.nan).to_numpy()
     # eRAG first, annotators without a reader last
     names = sorted(by_name, key=lambda name: (name[2] != "erag", not name[0], name[2], name))
     columns = [
-        LabelColumn(annotator, reader, score, _kind(annotator, by_name[reader, score, annotator]))
-        for reader, score, annotator in names
+        LabelColumn(annotator, reader, score, _kind(annotator, labels), label_sign(annotator, score))
+        for (reader, score, annotator), labels in ((name, by_name[name]) for name in names)
     ]
-    matrix = np.stack([by_name[name] for name in names], axis=1) if names else np.empty((pairs.height, 0))
-    return columns, np.round(matrix, DIGITS)
+    return columns, np.stack([by_name[n] for n in names], axis=1) if names else np.empty((pairs.height, 0))
 
 
 def _kind(annotator: str, labels: Floats) -> str:
@@ -303,7 +301,7 @@ def _kind(annotator: str, labels: Floats) -> str:
 def _end_to_end(utility: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Return number, run_id, depth, value and output of every list."""
     texts = outputs.select(*LIST, "output")
-    joined = utility.select(*LIST, pl.col("value").round(DIGITS)).join(
+    joined = utility.select(*LIST, pl.col("value").round_sig_figs(DIGITS)).join(
         texts, on=LIST, how="full", coalesce=True, maintain_order="left"
     )
     return _numbered(joined, queries)

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 
 from erag_ray.analyses.cells import CELL_WORDS, CELLS_MEANING
-from erag_ray.analyses.parts.model import Figure, Report, Table
+from erag_ray.analyses.parts.model import Figure, Report
 from erag_ray.analyses.parts.shapes import figures_of, tables_of
 from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.leaderboard import boards
@@ -88,7 +88,7 @@ def _data(
         about = {
             "runs": list(questions.runs),
             "columns": [column._asdict() for column in questions.columns],
-            "depths": list(questions.depths),
+            "answers": questions.options.num_answers,
             "shown": questions.options.depth,
             "texts": questions.options.texts,
             "threshold": questions.options.threshold,
@@ -115,15 +115,12 @@ def _html(report: Report, data: str, bundle: str, shards: list[str], *, is_singl
         bundle=base64.b64encode(gzip.compress(bundle.encode(), mtime=0)).decode()
         if bundle and is_single
         else "",
-        has_charts=bool(bundle),
         shards=shards,
         is_table=lambda part: not isinstance(part, Figure),
-        grouped=grouped,
+        grouped=lambda parts: [
+            (name, list(of_name)) for name, of_name in itertools.groupby(parts, lambda part: part.group)
+        ],
     )
-
-
-def grouped(parts: Sequence[Table | Figure]) -> list[tuple[str, list[Table | Figure]]]:
-    return [(name, list(of_name)) for name, of_name in itertools.groupby(parts, lambda part: part.group)]
 
 
 def _policy(hashes: list[str], *, may_load: bool) -> str:
