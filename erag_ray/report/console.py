@@ -127,9 +127,8 @@ def verdict_lines(verdict: Verdict, console: rich.console.Console, max_lines: in
             break
         printed.add(entry.rank)
     lines = [line for entry in entries if entry.rank in printed for line in entry.lines]
-    num_left_out = len(entries) - len(printed)
-    noun = "statement" if num_left_out == 1 else "statements"
-    return [*lines, rich.text.Text(f"{num_left_out} more {noun}: in the report", style="italic")]
+    left_out = counted(len(entries) - len(printed), "more statement")
+    return [*lines, rich.text.Text(f"{left_out}: in the report", style="italic")]
 
 
 def _entries(verdict: Verdict, console: rich.console.Console) -> Iterator[_Entry]:

@@ -25,6 +25,7 @@ SIGNS: Mapping[str, tuple[str, str]] = {
     "inconclusive": ("?", "not settled"),
     "worse": ("<", "significantly worse"),
     "not compared": ("/", "not compared"),
+    "not ranked": ("~", "not ranked"),
 }
 """State -> the sign behind a value, and its meaning."""
 
@@ -32,11 +33,12 @@ SIGNS: Mapping[str, tuple[str, str]] = {
 def ranking(standing: Standing) -> tuple[RankedRun, ...]:
     """Return the runs of a dataset, best first, then the reader without and with the gold passages."""
     states: dict[str, State] = dict.fromkeys(REFERENCE_NAMES, "reference")
-    if standing.sign and not standing.is_useless:
+    other: State = "not compared" if standing.sign and not standing.is_useless else "not ranked"
+    if other == "not compared":
         states |= {rival.run: rival.state for rival in standing.rivals}
         states |= dict.fromkeys(standing.leaders, "inconclusive" if why_none_leads(standing) else "leads")
     return tuple(
-        RankedRun(name=run, state=states.get(run, "not compared"), **{name: row[name] for name in FIGURES})
+        RankedRun(name=run, state=states.get(run, other), **{name: row[name] for name in FIGURES})
         for run in (*standing.runs, *REFERENCE_NAMES)
         if (row := standing.means.get(run)) is not None
     )
@@ -54,7 +56,7 @@ def leaderboard(datasets: Sequence[DatasetVerdict], most: int = MAX_RUNS) -> Tab
     shown = runs[:most]
     states = {run.state for dataset in datasets for run in dataset.ranking}
     signs = [f"{sign} {meaning}" for state, (sign, meaning) in SIGNS.items() if state in states]
-    left_out = f"; the {most} best of {len(runs)} runs" if len(runs) > most else ""
+    left_out = f"; the first {most} of {len(runs)} runs" if len(runs) > most else ""
     heads = {run: REFERENCE_NAMES.get(run) or shortened(run, MAX_NAME) for run in (*shown, *references)}
     return listing(
         (
@@ -97,7 +99,7 @@ def _board(dataset: DatasetVerdict) -> dict[str, Any]:
     documents = [counted(dataset.depth, "document")] if dataset.depth else []
     about = [dataset.score, *documents, counted(dataset.num_queries, "question")]
     if len(runs) > MAX_DRAWN:
-        about.append(f"the {MAX_DRAWN} best of {len(runs)} runs")
+        about.append(f"the first {MAX_DRAWN} of {len(runs)} runs")
     references = [run for run in dataset.ranking if run.state == "reference" and run.mean is not None]
     return {
         "dataset": dataset.dataset,

@@ -29,7 +29,7 @@ def dataset_of(name: str, *runs: RankedRun, findings: tuple[Finding, ...] = ()) 
     )
 
 
-STATES: tuple[State, ...] = ("leads", "equal", "inconclusive", "worse", "not compared")
+STATES: tuple[State, ...] = ("leads", "equal", "inconclusive", "worse", "not compared", "not ranked")
 REFERENCES = ranked("no_passages", 0.1, "reference"), ranked("gold_passages", 0.9, "reference")
 
 
@@ -39,9 +39,10 @@ def test_every_state_has_a_sign_and_references_have_none() -> None:
     assert table is not None
     (row,) = rows_of_text(table)
     assert row[:4] == ("nq", "160", "match", "5")
-    assert [cell.rpartition(" ")[2] for cell in row[4:9]] == ["*", "=", "?", "<", "/"]
-    assert row[9:] == ("0.100", "0.900")
-    assert table.caption == "* leads, = equal to it, ? not settled, < significantly worse, / not compared"
+    assert [cell.rpartition(" ")[2] for cell in row[4:10]] == ["*", "=", "?", "<", "/", "~"]
+    assert row[10:] == ("0.100", "0.900")
+    signs = "* leads, = equal to it, ? not settled, < significantly worse, / not compared, ~ not ranked"
+    assert table.caption == signs
     assert [column.name for column in table.columns[-2:]] == ["no passages", "gold passages"]
 
 
@@ -52,7 +53,7 @@ def test_runs_stand_in_the_order_of_their_ranks_and_the_ninth_is_counted() -> No
     table = leaderboard([first, second, dataset_of("c")])
     assert table is not None
     assert [column.name for column in table.columns[4:]] == names[:8]
-    assert "the 8 best of 9 runs" in table.caption
+    assert "the first 8 of 9 runs" in table.caption
     assert [row[0].value for row in table.rows] == ["a", "b"]
     assert leaderboard([dataset_of("c")]) is None
 
@@ -64,7 +65,7 @@ def test_a_report_ranks_its_runs_by_the_rule_of_the_verdict() -> None:
     useless = made_up(utility={("r", "A", 2): [0] * 4, ("r", "B", 2): [0] * 4})
     (one,) = made_report(useless).verdict.datasets
     # no run leads where none helps
-    assert {run.state for run in one.ranking} == {"not compared"}
+    assert {run.state for run in one.ranking} == {"not ranked"}
     disjoint = made_up(utility={("r", "A", 2): [1, 1, None, None], ("r", "B", 2): [None, None, 0, 1]})
     (one,) = made_report(disjoint).verdict.datasets
     assert {run.state for run in one.ranking} == {"inconclusive"}, one.answer
@@ -119,7 +120,7 @@ def test_a_board_draws_every_run_within_its_scale() -> None:
     # the next tenth above .83 + .1 and the .9 + .1 of a reference
     assert board["top"] == "1.0"
     assert len(board["runs"]) == 12
-    assert board["about"] == "match, 5 documents, 160 questions, the 12 best of 15 runs"
+    assert board["about"] == "match, 5 documents, 160 questions, the first 12 of 15 runs"
     for run in board["runs"]:
         assert 0 <= run["left"] <= run["at"] <= run["left"] + run["width"] <= 100
     assert [(mark["name"], mark["left"]) for mark in board["marks"]] == [

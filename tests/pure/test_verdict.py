@@ -335,6 +335,7 @@ def test_directions_of_scores_are_declared(score: str, monkeypatch: pytest.Monke
             "abstained is neither better nor worse with more, so no run is best by it; most: A, "
         )
         assert said(one, "certainty") == []
+        assert {run.state for run in one.ranking} == {"not ranked"}
     elif score == "error_rate":
         assert one.answer.startswith("B serves the reader best: error_rate .125 [")
         assert ", .625 below A [" in one.answer

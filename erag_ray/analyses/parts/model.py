@@ -147,8 +147,8 @@ class Note:
 Part = Table | Figure | Finding | Note
 """What an analysis shows."""
 
-State = Literal["leads", "worse", "equal", "inconclusive", "not compared", "reference"]
-"""What is known of a run against the one that leads; ``reference``: the reader without or with the gold passages."""
+State = Literal["leads", "worse", "equal", "inconclusive", "not compared", "not ranked", "reference"]
+"""Of a run against the one that leads; ``not ranked``: no run can lead; ``reference``: with no or gold passages."""
 
 
 @dataclass(frozen=True, kw_only=True)
