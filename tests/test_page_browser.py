@@ -87,7 +87,7 @@ def table_of() -> Table:
 
 def figure() -> Figure:
     data = pl.DataFrame(
-        {"depth": [5, 10] * 2, "score": [0.1, 0.4, 0.2, 0.3], "run": ["bm25"] * 2 + ["dense"] * 2}
+        {"depth": [5, 10] * 2, "score": [0.1, 0.4, 2e-5, 0.3], "run": ["bm25"] * 2 + ["dense"] * 2}
     )
     return Figure(
         name="curve", title="Utility over depth", data=data, mark="line", x="depth", y="score", color="run"
@@ -178,6 +178,8 @@ def test_a_chart_is_drawn_without_eval_when_it_comes_into_view(visit: Visit) -> 
     page.locator("[data-part=curve] summary").click()
     expect(page.locator("[data-part=curve] .numbers tbody tr")).to_have_count(3)
     expect(page.locator("[data-part=curve] .numbers")).to_contain_text("The first 3 of 4 rows")
+    # what is not 0 is not shown as 0
+    expect(page.locator("[data-part=curve] tbody td").nth(7)).to_have_text("0.000020")
 
 
 @pytest.mark.long
@@ -289,7 +291,6 @@ def test_better_harm_and_useful_follow_the_direction_of_the_score(
     visit = Visit(browser, write_page(store.folder, report_of(), load_questions(store, QuestionOptions())))
     page = visit.open("questions", "#view=questions")
     page.get_by_label("Better with" if sign else "Higher with").select_option(label="bm25")
-    # one run alone says nothing
     expect(page.locator("#matches .count")).to_contain_text("40 questions; scores with 10 documents")
     expect(page.locator("#matches .sign.harm")).to_have_count(num_harmed)
     page.get_by_label("than with").select_option(label="dense")

@@ -62,7 +62,7 @@
   // --- values ---
 
   const score = value => value === null || value === undefined ? MISSING
-    : Number.isInteger(value) ? String(value) : value.toFixed(3);
+    : Number.isInteger(value) ? String(value) : Math.abs(value) < 0.0005 ? value.toPrecision(2) : value.toFixed(3);
   const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
   const collator = new Intl.Collator(undefined, { numeric: true });
   /** Compare numbers by value and texts alphabetically; missing values come last in both directions. */
