@@ -232,10 +232,10 @@ def test_every_question_is_in_a_small_file_and_the_index_says_where(
 
 
 def test_a_system_without_documents_and_small_scores_are_in_the_index(folder: TableStore) -> None:
-    utility = folder.read(UTILITY)
+    utility = folder.read(schemas.UTILITY)
     changed = {"run_id": pl.lit("system"), "depth": pl.lit(0, pl.Int32), "value": pl.lit(3e-5)}
     system = utility.filter(depth=5, run_id="bm25").with_columns(**changed)
-    folder.write(pl.concat([utility, system]), UTILITY)
+    folder.write(pl.concat([utility, system]), schemas.UTILITY)
     questions = load_questions(folder, QuestionOptions())
     assert questions.runs == ["bm25", "dense", "system"]
     assert index_data(questions, [(0, 0)] * 7)["elsewhere"] == [False, False, True]

@@ -271,7 +271,7 @@
       this.canvas = el("div", { class: "canvas", role: "img", "aria-label": container.querySelector("h3").textContent });
       const numbers = el("details", { class: "numbers", open: !data.spec }, el("summary", {}, "Show the numbers"));
       container.querySelector(".body").append(data.spec ? this.canvas : "", numbers);
-      const show = () => { 
+      const show = () => {
         if (!numbers.open || this.table) return;
         if (data.num_rows > data.rows.length) numbers.append(el("p", { class: "count" }, `The first ${data.rows.length} of ${data.num_rows} rows; all are in the sealed tables.`));
         this.table = new Table(numbers, figureTable(data));
