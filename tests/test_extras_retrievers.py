@@ -1,4 +1,4 @@
-"""Retrievers of LangChain, LlamaIndex, Haystack, Qdrant and LanceDB themselves, over the tiny comparison's passages.
+"""Retrievers of LangChain, LlamaIndex, Haystack and LanceDB themselves, over the tiny comparison's passages.
 
 Needs the extra ``retrievers`` (``make test-extras``).
 """
@@ -17,7 +17,7 @@ import pytest
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.data.files.documents import Document, text_id
+from erag_ray.data.files.documents import text_id
 from erag_ray.retrieve.outside.adapters import as_search
 from erag_ray.retrieve.outside.searching import Searching
 from erag_ray.retrieve.stage import make_runs
@@ -35,7 +35,7 @@ QUERIES = pl.DataFrame(
     {"query_id": list(QUESTIONS), "question": [question for question, _, _ in QUESTIONS.values()]}
 )
 LLAMA_INDEX = ("llama-index-core", "llama-index-retrievers-bm25")
-LIBRARIES = ("langchain-core", *LLAMA_INDEX, "haystack-ai", "qdrant-client", "lancedb")
+LIBRARIES = ("langchain-core", *LLAMA_INDEX, "haystack-ai", "lancedb")
 DEPTH = 3
 FOUND_BY_BM25 = 17
 """Documents that share a word with their question: two of one question, at least three of the others."""
@@ -74,12 +74,6 @@ def assert_nearest(lists: dict[str, list[str]], depth: int = DEPTH) -> None:
         found = lists[query_id]
         assert [score[doc_id] for doc_id in found] == sorted(score.values(), reverse=True)[:depth]
         assert len(set(found)) == depth
-
-
-def assert_named_by_texts(retriever: Any) -> None:
-    found = searched(retriever)
-    expected = [text_id(title, text) for title, text in found.select("title", "text").iter_rows()]
-    assert found["doc_id"].to_list() == expected
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,10 +122,6 @@ def test_a_vector_store_of_langchain_gives_as_many_as_are_wanted() -> None:
     assert retriever.search_kwargs == {"k": 1}
     assert_nearest(lists_of(langchain_store()))
     assert_nearest(lists_of(retriever, 12), 12)
-
-
-def test_documents_of_langchain_without_ids_are_called_by_their_texts() -> None:
-    assert_named_by_texts(langchain_store(with_ids=False))
 
 
 def test_a_retriever_of_langchain_with_a_number_of_its_own_and_a_chain() -> None:
@@ -201,8 +191,11 @@ def test_an_index_of_llama_index_gives_as_many_as_are_wanted() -> None:
     assert 0 < first.score <= 1
 
 
-def test_nodes_of_llama_index_without_ids_are_called_by_their_texts() -> None:
-    assert_named_by_texts(llama_index(with_ids=False))
+@pytest.mark.parametrize("make", [langchain_store, llama_index])
+def test_documents_without_ids_are_called_by_their_texts(make: Any) -> None:
+    found = searched(make(with_ids=False))
+    expected = [text_id(title, text) for title, text in found.select("title", "text").iter_rows()]
+    assert found["doc_id"].to_list() == expected
 
 
 def test_bm25_of_llama_index_gives_at_most_what_it_has() -> None:
@@ -234,17 +227,22 @@ def haystack_store() -> Any:
     return store
 
 
-def test_bm25_of_haystack_as_a_component_and_as_a_pipeline() -> None:
+def haystack_retriever() -> Any:
     store = haystack_store()
-    from haystack import Pipeline
     from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 
-    retriever = InMemoryBM25Retriever(store, top_k=1)
+    return InMemoryBM25Retriever(store, top_k=1)
+
+
+def test_bm25_of_haystack_as_a_component_and_as_a_pipeline() -> None:
+    retriever = haystack_retriever()
+    from haystack import Pipeline
+
     lists = lists_of(retriever)
     assert lists["q4"][0] == "d7"
     assert sum(map(len, lists.values())) == FOUND_BY_BM25
     pipeline = Pipeline()
-    pipeline.add_component("bm25", InMemoryBM25Retriever(store, top_k=1))
+    pipeline.add_component("bm25", haystack_retriever())
     assert lists_of(pipeline) == lists
     assert retriever.top_k == 1
 
@@ -267,33 +265,7 @@ def test_a_pipeline_of_haystack_with_an_embedder() -> None:
     assert_nearest(lists_of(pipeline))
 
 
-# --- vector databases in this process ---
-
-
-def test_qdrant_in_memory_behind_a_function() -> None:
-    pytest.importorskip("qdrant_client")
-    from qdrant_client import QdrantClient, models
-
-    client = QdrantClient(":memory:")
-    size = models.VectorParams(size=len(WORDS) + 1, distance=models.Distance.COSINE)
-    client.create_collection("passages", vectors_config=size)
-    points = [
-        models.PointStruct(
-            id=number, vector=vector(text), payload={"doc_id": doc_id, "title": title, "text": text}
-        )
-        for number, (doc_id, (_, title, text)) in enumerate(PASSAGES.items())
-    ]
-    client.upsert("passages", points)
-
-    def search(question: str, count: int) -> list[Document]:
-        found = client.query_points("passages", query=vector(question), limit=count).points
-        return [
-            Document(one.payload["doc_id"], one.payload["text"], one.payload["title"], one.score)
-            for one in found
-        ]
-
-    assert_nearest(lists_of(search))
-    client.close()
+# --- a vector database in this process ---
 
 
 def test_lancedb_in_a_folder_behind_a_function(tmp_path: pathlib.Path) -> None:
@@ -319,13 +291,6 @@ def test_lancedb_in_a_folder_behind_a_function(tmp_path: pathlib.Path) -> None:
 
 def langchain_retriever() -> Any:
     return langchain_store().as_retriever()
-
-
-def haystack_retriever() -> Any:
-    store = haystack_store()
-    from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
-
-    return InMemoryBM25Retriever(store)
 
 
 def test_a_comparison_of_three_libraries_needs_no_passages(tiny: Tiny, reads_here: list[int]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from erag_ray.config import retrieval
 from erag_ray.config.inputs import PassageKeys, QuestionKeys
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys.values import (
@@ -25,14 +26,6 @@ from erag_ray.config.keys.values import (
 )
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
-from erag_ray.config.retrieval import (
-    CorpusConfig,
-    RetrieveConfig,
-    RetrieverConfig,
-    SearchConfig,
-    check_retrievers,
-    is_file_name,
-)
 
 CREDITS = ("leave_one_out", "marginal", "shapley")
 """Ways to credit a document of a list with its part in the list's score."""
@@ -72,7 +65,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     token_f1, match and char_f1 compare texts (null: by dataset for match and char_f1; KILT's form, which is for
     English, for the others)."""
 
-    corpora: dict[str, CorpusConfig] = field(default_factory=dict)
+    corpora: dict[str, retrieval.CorpusConfig] = field(default_factory=dict)
     """Instead of passages, for runs that search several corpora, such as one for each chunk size: name -> passages, or
     knowledge_source and splitter. run_corpora says which of them each run searches."""
 
@@ -84,7 +77,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
     texts as .jsonl)."""
 
-    retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
+    retrievers: dict[str, retrieval.RetrieverConfig] = field(default_factory=dict)
     """Runs to be made first: name -> how (see erag-ray retrieve); they are added to the given ones."""
 
     outputs: list[Path] = field(default_factory=list)
@@ -99,7 +92,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     retrieval_depth: AtLeast1 | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
 
-    search: SearchConfig = field(default_factory=SearchConfig)
+    search: retrieval.SearchConfig = field(default_factory=retrieval.SearchConfig)
     """Where indexes are made and searched."""
 
     trec_ties: Literal["trec9", "trec10"] = "trec9"
@@ -282,7 +275,7 @@ class JobConfig(PassageKeys, QuestionKeys):
     def _check(self) -> None:
         made_depth = self.retrieval_depth or self.depth
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
-        check_retrievers(self.retrievers, made_depth)
+        retrieval.check_retrievers(self.retrievers, made_depth)
         self._check_corpora()
         text = "run_corpora: give corpora in place of passages and knowledge_source"
         require(not ((self.passages or self.knowledge_source) and self.run_corpora), text)
@@ -319,7 +312,7 @@ class JobConfig(PassageKeys, QuestionKeys):
         """Check that every run says which corpus it searches, if one does, and that every corpus is searched."""
         corpora, run_corpora, names = self.corpora, self.run_corpora, [*self.runs, *self.retrievers]
         for name in [*corpora, *run_corpora.values()]:
-            require(is_file_name(name), f"corpora: {name!r} cannot be a file name")
+            require(retrieval.is_file_name(name), f"corpora: {name!r} cannot be a file name")
         for run in run_corpora:
             require(run in names, f"run_corpora: {run} is no run; the runs are {', '.join(names)}")
         for run in names if corpora or run_corpora else ():
@@ -372,18 +365,18 @@ class JobConfig(PassageKeys, QuestionKeys):
         """The corpora that the runs search, as far as they are named, in the order of `corpora`."""
         return list(dict.fromkeys([*self.corpora, *sorted(self.run_corpora.values())]))
 
-    def retrievals(self) -> list[RetrieveConfig]:
+    def retrievals(self) -> list[retrieval.RetrieveConfig]:
         """The jobs that make the runs of ``retrievers``: one in <out>/retrieval, or one for each corpus below it.
 
         Raises:
             ValueError: the settings of one do not go together.
         """
-        retrievers: dict[str, dict[str, RetrieverConfig]] = {}
+        retrievers: dict[str, dict[str, retrieval.RetrieverConfig]] = {}
         for name, retriever in self.retrievers.items():
             retrievers.setdefault(self.run_corpora.get(name, ""), {})[name] = retriever
         questions = {one.name: getattr(self, one.name) for one in fields(QuestionKeys)}
         return [
-            RetrieveConfig(
+            retrieval.RetrieveConfig(
                 **questions,
                 **{
                     one.name: getattr(self.corpora.get(corpus, self), one.name) for one in fields(PassageKeys)
@@ -405,7 +398,9 @@ class JobConfig(PassageKeys, QuestionKeys):
         files = {name: job.run(name) for job in parts for name in job.retrievers}
         names = [self.run_corpora.get(next(iter(job.retrievers)), "") for job in parts]
         split = {name: [job.corpus] for name, job in zip(names, parts, strict=True) if job.knowledge_source}
-        from_pages = {name: CorpusConfig(passages=passages) for name, passages in split.items() if name}
+        from_pages = {
+            name: retrieval.CorpusConfig(passages=passages) for name, passages in split.items() if name
+        }
         return replace(
             self,
             passages=split.get("", self.passages),

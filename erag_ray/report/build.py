@@ -12,18 +12,7 @@ from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import SECTIONS, Analysis, Results, View
 from erag_ray.analyses.every import every_analysis
 from erag_ray.analyses.means import MEANS
-from erag_ray.analyses.parts.model import (
-    DatasetVerdict,
-    Figure,
-    Finding,
-    Note,
-    Part,
-    Report,
-    Section,
-    Table,
-    Topic,
-    Verdict,
-)
+from erag_ray.analyses.parts import model
 from erag_ray.analyses.parts.shapes import part_name
 from erag_ray.analyses.scope import scope_of
 from erag_ray.analyses.standing import Standing, standing
@@ -33,29 +22,31 @@ from erag_ray.store.schemas import GIVEN
 logger = logging.getLogger(__name__)
 
 
-def build_report(results: Results) -> Report:
+def build_report(results: Results) -> model.Report:
     """Return the report of one job: the verdict, then sections by dataset, over all datasets, published, costs."""
     views = views_of(results)
     results = replace(results, rankings={view.dataset: view.runs for view in views})
-    of_datasets: dict[str, list[Part]] = {view.dataset: [] for view in views}
-    of_all: list[tuple[str, Part]] = []
+    of_datasets: dict[str, list[model.Part]] = {view.dataset: [] for view in views}
+    of_all: list[tuple[str, model.Part]] = []
     failed: list[str] = []
     for analysis in every_analysis():
         for view in views:
             of_datasets[view.dataset] += _shown(analysis, analysis.show, view, failed)
         of_all += [(analysis.section, part) for part in _shown(analysis, analysis.show_all, results, failed)]
     sections = [
-        Section(name=part_name("dataset", name), title=name, parts=_drawn(parts))
+        model.Section(name=part_name("dataset", name), title=name, parts=_drawn(parts))
         for name, parts in of_datasets.items()
     ]
     sections += [
-        Section(name=key, title=title, parts=_drawn(part for section, part in of_all if section == key))
+        model.Section(name=key, title=title, parts=_drawn(part for section, part in of_all if section == key))
         for key, title in SECTIONS.items()
     ]
-    every_note = [part for _, part in of_all if isinstance(part, Note)]
+    every_note = [part for _, part in of_all if isinstance(part, model.Note)]
     plain = [note.text for note in every_note if not note.is_warning]
-    lacking = [Finding(topic="missing", text=line, is_warning=True) for line in (*results.missing, *failed)]
-    return Report(
+    lacking = [
+        model.Finding(topic="missing", text=line, is_warning=True) for line in (*results.missing, *failed)
+    ]
+    return model.Report(
         title=title_of(results),
         verdict=_verdict(
             title_of(results),
@@ -70,16 +61,18 @@ def build_report(results: Results) -> Report:
 
 
 def _verdict(
-    question: str, datasets: Iterable[tuple[Standing | None, Sequence[Finding]]], findings: Sequence[Finding]
-) -> Verdict:
+    question: str,
+    datasets: Iterable[tuple[Standing | None, Sequence[model.Finding]]],
+    findings: Sequence[model.Finding],
+) -> model.Verdict:
     """Return the answer of every dataset that has any utility, and the analyses' findings in one order."""
-    return Verdict(
+    return model.Verdict(
         question=question,
         datasets=tuple(
-            DatasetVerdict(
+            model.DatasetVerdict(
                 dataset=standing.dataset,
                 answer=answer(standing),
-                findings=tuple(sorted(of_dataset, key=lambda one: get_args(Topic).index(one.topic))),
+                findings=tuple(sorted(of_dataset, key=lambda one: get_args(model.Topic).index(one.topic))),
                 ranking=ranking(standing),
                 score=standing.score,
                 depth=standing.depth,
@@ -123,13 +116,13 @@ def title_of(results: Results) -> str:
 
 
 def _shown(
-    analysis: Analysis, show: Callable[..., Iterable[Part]], of: Results | View, failed: list[str]
-) -> list[Part]:
+    analysis: Analysis, show: Callable[..., Iterable[model.Part]], of: Results | View, failed: list[str]
+) -> list[model.Part]:
     """Return what an analysis shows; if it raises an error, nothing, and a line is added to ``failed``."""
     # one that fails, maybe from outside the package, must not take the others with it
     try:
         return [
-            replace(part, group=analysis.group) if isinstance(part, Table | Figure) else part
+            replace(part, group=analysis.group) if isinstance(part, model.Table | model.Figure) else part
             for part in show(of)
         ]
     except Exception as error:
@@ -139,9 +132,9 @@ def _shown(
         return []
 
 
-def _drawn(parts: Iterable[Part]) -> tuple[Table | Figure, ...]:
-    return tuple(part for part in parts if isinstance(part, Table | Figure))
+def _drawn(parts: Iterable[model.Part]) -> tuple[model.Table | model.Figure, ...]:
+    return tuple(part for part in parts if isinstance(part, model.Table | model.Figure))
 
 
-def _findings(parts: Iterable[Part]) -> list[Finding]:
-    return [part for part in parts if isinstance(part, Finding)]
+def _findings(parts: Iterable[model.Part]) -> list[model.Finding]:
+    return [part for part in parts if isinstance(part, model.Finding)]

@@ -15,17 +15,7 @@ import textwrap
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from erag_ray.config.keys.names import (
-    below,
-    bounds_in,
-    config_in,
-    default_of,
-    field_hints,
-    inner_hint,
-    is_config,
-    type_text,
-    unknown_key,
-)
+from erag_ray.config.keys import names
 
 ALL = "--help.all"
 INDENT = 24
@@ -53,8 +43,8 @@ def help_text(kind: type, description: str, words: Sequence[str]) -> str:
     name = os.path.basename(sys.argv[0])
     lines = [f"usage: {name} --config FILE.yaml [--KEY VALUE ...]", "", description.strip("\n")]
     if groups:
-        if not is_config(config := _config_at(kind, groups[0])):
-            raise ValueError(unknown_key(f"{groups[0]}.help", kind, mark="--"))
+        if not names.is_config(config := _config_at(kind, groups[0])):
+            raise ValueError(names.unknown_key(f"{groups[0]}.help", kind, mark="--"))
         return "\n".join([*lines, *_group(config, groups[0])]) + "\n"
     lines += ["", "options:", *(line for key, text in OPTIONS.items() for line in _entry(key, text))]
     everyday = getattr(kind, "EVERYDAY", {})
@@ -70,31 +60,31 @@ def _group(kind: type, path: str, shown: Sequence[str] = (), title: str = "") ->
     """Yield the lines of the keys of a config, and of those always there inside it, but for those shown already."""
     title = title or inspect.cleandoc(str(kind.__doc__)).splitlines()[0]
     yield from ("", f"{title.removesuffix('.')}:")
-    inside = [name for name, hint in field_hints(kind).items() if is_config(hint)]
-    for name in sorted(field_hints(kind), key=lambda name: name != "kind"):
-        if name not in inside and below(path, name) not in shown:
+    inside = [name for name, hint in names.field_hints(kind).items() if names.is_config(hint)]
+    for name in sorted(names.field_hints(kind), key=lambda name: name != "kind"):
+        if name not in inside and names.below(path, name) not in shown:
             yield from _key(kind, name, path)
     for name in inside:
-        yield from _group(field_hints(kind)[name], below(path, name), shown, _texts(kind)[name])
+        yield from _group(names.field_hints(kind)[name], names.below(path, name), shown, _texts(kind)[name])
 
 
 def _config_at(kind: Any, path: str) -> Any:
     """Return the config below a key with dots, also one of several by name."""
-    hint = functools.reduce(inner_hint, path.split("."), kind)
-    return config_in(inner_hint(hint, "") or hint)
+    hint = functools.reduce(names.inner_hint, path.split("."), kind)
+    return names.config_in(names.inner_hint(hint, "") or hint)
 
 
 def _key(kind: Any, key: str, path: str = "") -> Iterator[str]:
     """Yield the lines of a key: its text, its type with bounds, and its default."""
     parent, _, name = key.rpartition(".")
     config = _config_at(kind, parent) if parent else kind
-    hint, full = field_hints(config)[name], below(path, key)
-    if is_config(_config_at(config, name)):
+    hint, full = names.field_hints(config)[name], names.below(path, key)
+    if names.is_config(_config_at(config, name)):
         yield from _entry(f"--{full}.help", "Show its keys and exit.")
-    bounds = bounds_in(field_hints(config, with_bounds=True)[name])
+    bounds = names.bounds_in(names.field_hints(config, with_bounds=True)[name])
     signs = " ".join(f"{SIGNS[sign]} {bound}" for sign, bound in bounds.items())
-    kinds = ", ".join(filter(None, [type_text(hint), signs]))
-    default = default_of(config.__dataclass_fields__[name])
+    kinds = ", ".join(filter(None, [names.type_text(hint), signs]))
+    default = names.default_of(config.__dataclass_fields__[name])
     if default is not dataclasses.MISSING:
         text = default if isinstance(default, str) else json.dumps(default, default=dataclasses.asdict)
         kinds += f", default: {text}"

@@ -11,16 +11,7 @@ from typing import Any
 
 import xxhash
 
-from erag_ray.data.files.ids import (
-    DOCUMENT_IDS,
-    ID_FORM,
-    checked_id,
-    identifier,
-    is_missing,
-    lookalikes,
-    scalar,
-    shown,
-)
+from erag_ray.data.files import ids
 
 RANDOM_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 """A random UUID: what LangChain and LlamaIndex call documents that have no id, another one each time."""
@@ -77,9 +68,9 @@ def document_of(value: object, *, bare: str = "text") -> Document:
     """
     if isinstance(value, Document):
         return value
-    value = scalar(value)
+    value = ids.scalar(value)
     if isinstance(value, str) or (bare == "doc_id" and isinstance(value, int | float)):
-        doc_id = checked_id(value, "id") if bare == "doc_id" else None
+        doc_id = ids.checked_id(value, "id") if bare == "doc_id" else None
         return _checked(doc_id, "id", None if bare == "doc_id" else value, None, None)
     if isinstance(value, Mapping):
         return _of_mapping(value)
@@ -89,25 +80,27 @@ def document_of(value: object, *, bare: str = "text") -> Document:
 
 
 def _of_mapping(values: Mapping[Any, Any]) -> Document:
-    doc_id, key = DOCUMENT_IDS.id_of(values)
-    text = next((values[name] for name in TEXT_KEYS if not is_missing(values.get(name))), None)
+    doc_id, key = ids.DOCUMENT_IDS.id_of(values)
+    text = next((values[name] for name in TEXT_KEYS if not ids.is_missing(values.get(name))), None)
     if doc_id is None and text is None:
         raise ValueError(f"neither an id nor a text in {', '.join(map(str, values)) or 'an empty mapping'}")
     metadatas = (values[name] for name in METADATA_KEYS if isinstance(values.get(name), Mapping))
     metadata: Any = next(metadatas, {})
     document = _with_metadata(doc_id, key, text, values.get("title"), values.get("score"), metadata)
     if document.doc_id is None:
-        for name in lookalikes(str(key) for key, value in values.items() if identifier(value) is not None):
-            raise ValueError(unread_id(f"{name} {shown(values[name])}"))
+        for name in ids.lookalikes(
+            str(key) for key, value in values.items() if ids.identifier(value) is not None
+        ):
+            raise ValueError(unread_id(f"{name} {ids.shown(values[name])}"))
     page = values.get("page_id")
-    if not is_missing(page) and identifier(page) is None:
-        raise ValueError(f"page_id is {shown(page)}; {ID_FORM}")
-    return replace(document, page_id=identifier(page), rank=finite(values.get("rank")))
+    if not ids.is_missing(page) and ids.identifier(page) is None:
+        raise ValueError(f"page_id is {ids.shown(page)}; {ids.ID_FORM}")
+    return replace(document, page_id=ids.identifier(page), rank=finite(values.get("rank")))
 
 
 def unread_id(name: str) -> str:
     """Return the message about a key that looks like one of an id and is not."""
-    first = DOCUMENT_IDS.first
+    first = ids.DOCUMENT_IDS.first
     return (
         f"no id under {first}, but {name} looks like one. Rename it to {first}, or leave it out: the document is then "
         "called by a hash of its title and text"
@@ -116,17 +109,17 @@ def unread_id(name: str) -> str:
 
 def _of_sequence(value: Sequence[Any], bare: str) -> Document:
     if len(value) not in (2, 3) or isinstance(value, bytes):
-        raise ValueError(f"a document is {shown(value)}; it must be {_forms(bare)}")
+        raise ValueError(f"a document is {ids.shown(value)}; it must be {_forms(bare)}")
     first, second, *score = value
     if isinstance(second, str) and (bare == "text" or score or finite(second) is None):
         if len(str(first)) > len(second) and " " in str(first) and re.fullmatch(r"\S+", second):
-            raise ValueError(f"a document is {shown(value)}: a pair is (id, text), in this order")
-        return _checked(checked_id(first, "id"), "id", second, None, *(score or [None]))
-    if score or not (is_missing(second) or finite(second) is not None):
+            raise ValueError(f"a document is {ids.shown(value)}: a pair is (id, text), in this order")
+        return _checked(ids.checked_id(first, "id"), "id", second, None, *(score or [None]))
+    if score or not (ids.is_missing(second) or finite(second) is not None):
         text = "its second entry is neither a text nor a finite number"
-        raise ValueError(f"a document is {shown(value)}: {text}")
+        raise ValueError(f"a document is {ids.shown(value)}: {text}")
     if bare == "text" and isinstance(first, str):
-        raise ValueError(f"a document is {shown(value)}: its second entry is not the text")
+        raise ValueError(f"a document is {ids.shown(value)}: its second entry is not the text")
     return replace(document_of(first, bare=bare), score=finite(second))
 
 
@@ -141,8 +134,8 @@ def _of_object(value: Any, bare: str) -> Document:
         own_id, text, metadata = _stable(node.node_id), node.get_content(), node.metadata
         return _with_metadata(own_id, "node_id", text, None, score, metadata, is_stable=True)
     if hasattr(value, "content") and hasattr(value, "meta"):
-        return _with_metadata(checked_id(value.id, "id"), "id", value.content, None, score, value.meta)
-    raise ValueError(f"a document is {shown(value)}, a {type(value).__name__}; it must be {_forms(bare)}")
+        return _with_metadata(ids.checked_id(value.id, "id"), "id", value.content, None, score, value.meta)
+    raise ValueError(f"a document is {ids.shown(value)}, a {type(value).__name__}; it must be {_forms(bare)}")
 
 
 def _forms(bare: str) -> str:
@@ -155,12 +148,12 @@ def _with_metadata(
     """Return a document whose id and title may be in its metadata; ``is_stable``: a random id is not one."""
     known = metadata if isinstance(metadata, Mapping) else {}
     if doc_id is None:
-        doc_id, key = DOCUMENT_IDS.id_of(
+        doc_id, key = ids.DOCUMENT_IDS.id_of(
             {name: one for name, one in known.items() if not (is_stable and RANDOM_ID.fullmatch(str(one)))}
         )
         key = f"{IN_METADATA}{key}"
     inner = known.get("title")
-    if is_missing(title) and isinstance(inner, str) and inner.strip():
+    if ids.is_missing(title) and isinstance(inner, str) and inner.strip():
         title = inner
     return _checked(doc_id, key, text, title, score)
 
@@ -168,9 +161,9 @@ def _with_metadata(
 def _checked(doc_id: str | None, key: str, text: Any, title: Any, score: Any) -> Document:
     texts = {"text": text, "title": title}
     for name, value in texts.items():
-        if not (isinstance(value, str) or is_missing(value)):
-            raise ValueError(f"{name} is {shown(value)}; it must be a string")
-    text, title = (None if is_missing(value) else value for value in (text, title or None))
+        if not (isinstance(value, str) or ids.is_missing(value)):
+            raise ValueError(f"{name} is {ids.shown(value)}; it must be a string")
+    text, title = (None if ids.is_missing(value) else value for value in (text, title or None))
     if doc_id is None and text is None:
         raise ValueError("it has neither an id nor a text")
     # half of a surrogate pair cannot be written
@@ -180,13 +173,13 @@ def _checked(doc_id: str | None, key: str, text: Any, title: Any, score: Any) ->
 
 def _stable(value: object) -> str | None:
     """Return an id that a library gives to its document; None for a random one."""
-    name = checked_id(value, "id")
+    name = ids.checked_id(value, "id")
     return None if name is None or RANDOM_ID.fullmatch(name) else name
 
 
 def finite(score: Any) -> float | None:
     """Return the score as a finite float, also of a text, else None: scores are informative, the order is the rank."""
-    score = scalar(score)
+    score = ids.scalar(score)
     if isinstance(score, bool) or not isinstance(score, int | float | str):
         return None
     try:
@@ -202,7 +195,7 @@ def with_text(document: Document) -> Document:
         ValueError: it has no text, or a blank one.
     """
     if document.text is None or not document.text.strip():
-        blank = f"is {shown(document.text)}; it must be a string that is not blank"
+        blank = f"is {ids.shown(document.text)}; it must be a string that is not blank"
         raise ValueError(f"text {f'is missing; {TEXT_FORM}' if document.text is None else blank}")
     return document
 

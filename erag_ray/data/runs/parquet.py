@@ -7,18 +7,11 @@ import polars as pl
 from erag_ray.data.files.documents import TEXT_KEYS, numbered_id, text_id, unread_id
 from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, lookalikes
 from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, is_filled, scan_parquet
-from erag_ray.data.runs.entries import (
-    ENTRY_COLUMNS,
-    RunFile,
-    as_entries,
-    in_trec_order,
-    is_of_run,
-    report_repeats,
-)
+from erag_ray.data.runs import entries
 from erag_ray.data.runs.orders import BY_ROW, report_rising
 
 
-def read_parquet(file: RunFile) -> pl.DataFrame:
+def read_parquet(file: entries.RunFile) -> pl.DataFrame:
     """Read a Parquet run: ``query_id, doc_id`` and ``rank`` (1..n in each list) or, without it, ``score``.
 
     A list that found nothing may have one row of rank 0, without a document, for its ``seconds``. Optional columns:
@@ -28,19 +21,21 @@ def read_parquet(file: RunFile) -> pl.DataFrame:
     scanned = scan_parquet(file.path, file.diagnostics)
     table = None if scanned is None else _rows(file, scanned)
     if table is None:
-        return pl.DataFrame(schema=ENTRY_COLUMNS)
+        return pl.DataFrame(schema=entries.ENTRY_COLUMNS)
     is_empty = _found_nothing(table)
     found_nothing, table = table.filter(is_empty), _without_constant_rank(table.filter(~is_empty))
     good = _with_ids(_checked(file, table))
     if "rank" not in table.columns:
         report_rising(file, good.with_columns(rank="row"), BY_ROW)
-    ranked = _renumbered(file, good) if "rank" in good.columns else in_trec_order(good, file.precision)
-    report_repeats(file, ranked)
+    ranked = (
+        _renumbered(file, good) if "rank" in good.columns else entries.in_trec_order(good, file.precision)
+    )
+    entries.report_repeats(file, ranked)
     lists = _with_seconds(file, ranked)
-    return pl.concat([as_entries(lists, file.name), as_entries(found_nothing, file.name)])
+    return pl.concat([entries.as_entries(lists, file.name), entries.as_entries(found_nothing, file.name)])
 
 
-def _rows(file: RunFile, scanned: ParquetFile) -> pl.DataFrame | None:
+def _rows(file: entries.RunFile, scanned: ParquetFile) -> pl.DataFrame | None:
     """Return the rows of the run, with ``row``; None, and errors, if the file lacks columns or cannot be read."""
     columns = _run_columns(scanned)
     frame = scanned.frame.select("row", **columns)
@@ -49,7 +44,9 @@ def _rows(file: RunFile, scanned: ParquetFile) -> pl.DataFrame | None:
         run_ids = scanned.collect(scanned.frame.select(column.unique()))
         if run_ids is None:
             return None
-        frame = scanned.frame.filter(is_of_run(file, column, run_ids.to_series())).select("row", **columns)
+        frame = scanned.frame.filter(entries.is_of_run(file, column, run_ids.to_series())).select(
+            "row", **columns
+        )
     return scanned.collect(frame)
 
 
@@ -75,7 +72,7 @@ def _run_columns(scanned: ParquetFile) -> dict[str, pl.Expr]:
     return columns
 
 
-def _checked(file: RunFile, table: pl.DataFrame) -> pl.DataFrame:
+def _checked(file: entries.RunFile, table: pl.DataFrame) -> pl.DataFrame:
     """Return the good rows; record an error for each row without an id or a text, or with a wrong number."""
     has_rank = "rank" in table.columns
     document = "text" if "text" in table.columns else "doc_id"
@@ -130,7 +127,7 @@ def _without_constant_rank(table: pl.DataFrame) -> pl.DataFrame:
     return table.drop("rank") if lists.height and lists["constant"].all() else table
 
 
-def _renumbered(file: RunFile, table: pl.DataFrame) -> pl.DataFrame:
+def _renumbered(file: entries.RunFile, table: pl.DataFrame) -> pl.DataFrame:
     """Number the lists 1, 2, ...; record an error for each list with other ranks, unless all begin with 0."""
     ranked = table.sort("query_id", "rank")
     expected = pl.int_range(pl.len()).over("query_id") + (0 if ranked["rank"].min() == 0 else 1)
@@ -140,7 +137,7 @@ def _renumbered(file: RunFile, table: pl.DataFrame) -> pl.DataFrame:
     return ranked.with_columns(rank=pl.int_range(1, pl.len() + 1).over("query_id"))
 
 
-def _with_seconds(file: RunFile, ranked: pl.DataFrame) -> pl.DataFrame:
+def _with_seconds(file: entries.RunFile, ranked: pl.DataFrame) -> pl.DataFrame:
     """Spread the latency of a list over its rows; record an error for each list with several."""
     values = ranked.drop_nulls("seconds").group_by("query_id", maintain_order=True)
     lists = values.agg(pl.col("seconds").unique(maintain_order=True))

@@ -21,20 +21,8 @@ from erag_ray.config.job import JobConfig
 from erag_ray.data.runs.entries import pairs
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.inference.output_tables import NO_ANSWERS, SINGLE_DOCUMENT
+from erag_ray.inference.planning import pending
 from erag_ray.inference.planning.given import given_answers, given_lists, given_notes, without_given
-from erag_ray.inference.planning.pending import (
-    DocIds,
-    Documents,
-    PendingRequests,
-    Uses,
-    build_requests,
-    count_requests,
-    documents_of,
-    forms_of,
-    pending,
-    ranked_lists,
-    with_texts,
-)
 from erag_ray.inference.planning.uses import score_kinds, use_of
 from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
 from erag_ray.inputs.reader_sample import judged_queries, reader_queries
@@ -85,7 +73,7 @@ class StagePlan:
 
     stage: str
     plans: Sequence[ModelPlan]
-    uses: Uses
+    uses: pending.Uses
     queries: pl.DataFrame
     """QUERIES."""
     answered: pl.DataFrame | None = None
@@ -117,8 +105,8 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     (`GOLD_PASSAGES`, for queries that have any), for the questions that the reader answers.
     """
     queries = reader_queries(config, inputs.queries)
-    run_lists = ranked_lists(inputs.runs, queries["query_id"], config.depths)
-    no_passages = queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
+    run_lists = pending.ranked_lists(inputs.runs, queries["query_id"], config.depths)
+    no_passages = queries.select("query_id", doc_ids=pl.lit([], dtype=pending.DocIds))
     closed_book = no_passages.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
     gold = (
         inputs.gold.filter(pl.col("rank") <= config.depth)
@@ -195,9 +183,9 @@ def _to_ask(
     return of_documents, without_given(of_lists, given, ["run_id", "query_id", "depth"])
 
 
-_NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": DocIds})
+_NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": pending.DocIds})
 _NO_LISTS_OF_RUNS = pl.DataFrame(
-    schema={"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": DocIds}
+    schema={"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": pending.DocIds}
 )
 
 
@@ -206,7 +194,7 @@ def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
     of_reader = reader_evidence(config, evidence)
     parts = [_NO_LISTS]
-    no_document = pl.when(pl.col("doc_id").is_null()).then(pl.lit([], dtype=DocIds))
+    no_document = pl.when(pl.col("doc_id").is_null()).then(pl.lit([], dtype=pending.DocIds))
     doc_ids = no_document.otherwise(pl.concat_list("doc_id"))
     for spec in dict.fromkeys(request_specs(config.annotators)):
         if spec.kind.role == "reader":
@@ -262,7 +250,7 @@ def plan_lists(
     by_role = sorted(uses_and_models.values(), key=lambda pair: pair[0].kind.role)
     models = {use.model: model for use, model in by_role}
     with stage_progress("planning requests", show=config.progress) as progress:
-        documents = documents_of(inputs.corpus)
+        documents = pending.documents_of(inputs.corpus)
         plans = [
             _plan(
                 config,
@@ -278,17 +266,22 @@ def plan_lists(
 
 
 def _plan(
-    config: JobConfig, model: Model, lists: pl.DataFrame, inputs: Inputs, documents: Documents, uses: Uses
+    config: JobConfig,
+    model: Model,
+    lists: pl.DataFrame,
+    inputs: Inputs,
+    documents: pending.Documents,
+    uses: pending.Uses,
 ) -> ModelPlan:
     name = next(iter(uses.values())).model
-    store, forms = ResponseStore(config.cache_dir, name), forms_of(uses)
+    store, forms = ResponseStore(config.cache_dir, name), pending.forms_of(uses)
     if not store.is_described():
         store.describe({key: value for key, value in fingerprint_fields_of(model).items() if key != "probes"})
     check_facts(model, store)
     repaired = store.repair()
     kinds_and_datasets = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
     selected = lists.join(kinds_and_datasets, on=["kind", "dataset"], how="semi")
-    requests = build_requests(selected, inputs.queries, documents, uses)
+    requests = pending.build_requests(selected, inputs.queries, documents, uses)
     cached = store.keys(without_errors=config.retry_failed)
     return ModelPlan(
         model=model,
@@ -296,11 +289,11 @@ def _plan(
         resources=resources_of(model),
         forms=forms,
         requests=requests,
-        new=pending(requests, cached, inputs.queries, documents, uses),
+        new=pending.pending(requests, cached, inputs.queries, documents, uses),
         make_requests=functools.partial(
-            with_texts, queries=inputs.queries, documents=documents, uses=uses, forms=forms
+            pending.with_texts, queries=inputs.queries, documents=documents, uses=uses, forms=forms
         ),
-        counts=count_requests(requests, cached, _purposes(selected)),
+        counts=pending.count_requests(requests, cached, _purposes(selected)),
         repaired=repaired,
     )
 
@@ -362,7 +355,7 @@ def _estimate(plan: ModelPlan) -> str:
 
 def sampled_prompts(plan: ModelPlan) -> Sequence[Rendered]:
     """Return the prompts of evenly spaced pending requests, without those that cannot be rendered."""
-    sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
+    sampled = pending.PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
     return render_isolated(plan.model, sampled[:])
 
 
@@ -377,7 +370,9 @@ def _price(plan: ModelPlan) -> str:
     count = plan.new.height
     indices = np.arange(min(NUM_SAMPLED, count)) * count // min(NUM_SAMPLED, count)
     samples = [
-        PendingRequests(plan.make_requests(plan.new[np.minimum(indices + step, count - 1)]), plan.forms)[:]
+        pending.PendingRequests(
+            plan.make_requests(plan.new[np.minimum(indices + step, count - 1)]), plan.forms
+        )[:]
         for step in (0, 1)
     ]
     firsts, seconds = (plan.model.render(requests) for requests in samples)

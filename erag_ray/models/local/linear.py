@@ -15,14 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from erag_ray.models.local.quantize import (
-    MOST,
-    MOST_POSITIVE,
-    Inputs,
-    quantize,
-    quantize_normed,
-    quantize_relu,
-)
+from erag_ray.models.local import quantize
 from erag_ray.support.errors import JobError
 
 
@@ -47,9 +40,11 @@ def is_supported() -> bool:
 
     It needs AVX-512 VNNI, which DNNL_MAX_CPU_ISA can turn off. Without it, oneDNN saturates at 16 bits.
     """
-    largest = Inputs(torch.full((1, 2), MOST_POSITIVE, dtype=torch.uint8), torch.ones(1, 1), 0)
+    largest = quantize.Inputs(
+        torch.full((1, 2), quantize.MOST_POSITIVE, dtype=torch.uint8), torch.ones(1, 1), 0
+    )
     try:
-        return product(largest, quantize_weights(torch.ones(1, 2))).item() == 2 * MOST_POSITIVE
+        return product(largest, quantize_weights(torch.ones(1, 2))).item() == 2 * quantize.MOST_POSITIVE
     except (AttributeError, RuntimeError):
         # a build of torch without this kernel
         return False
@@ -71,13 +66,13 @@ def check_supported(device: torch.device) -> None:
 
 def quantize_weights(weights: Tensor) -> Int8:
     """Quantize float weights [outputs, inputs] to integers of -127 to 127."""
-    scales = weights.abs().amax(dim=1).clamp(min=torch.finfo(weights.dtype).tiny) / MOST
+    scales = weights.abs().amax(dim=1).clamp(min=torch.finfo(weights.dtype).tiny) / quantize.MOST
     integers = (weights / scales[:, None]).round().to(torch.int8)
     packed = torch.ops.onednn.qlinear_prepack(integers, None)
     return Int8(packed, scales, torch.zeros(len(scales), dtype=torch.int))
 
 
-def product(inputs: Inputs, weights: Int8) -> Tensor:
+def product(inputs: quantize.Inputs, weights: Int8) -> Tensor:
     """Return [rows, outputs], not yet multiplied by the rows' scales."""
     outputs: Tensor = torch.ops.onednn.qlinear_pointwise(
         *(inputs.bytes_, 1.0, inputs.zero),
@@ -92,36 +87,38 @@ def product(inputs: Inputs, weights: Int8) -> Tensor:
 def linear(states: Tensor, weights: Weights) -> Tensor:
     """Multiply states [..., inputs] by the transposed weights: [..., outputs]."""
     if isinstance(weights, Int8):
-        return _scaled(states, quantize(states), weights)
+        return _scaled(states, quantize.quantize(states), weights)
     return functional.linear(states.to(weights.dtype), weights)
 
 
 def normed_linear(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor:
     """Return `linear` of the RMS norm of states."""
     if isinstance(weights, Int8):
-        return _scaled(states, quantize_normed(states, norm, epsilon), weights)
+        return _scaled(states, quantize.quantize_normed(states, norm, epsilon), weights)
     return linear(normed(states, norm, epsilon), weights)
 
 
 def normed_order(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor:
     """Return `normed_linear` up to a positive factor per row, which keeps the order of a row's outputs."""
     if isinstance(weights, Int8):
-        return product(quantize_normed(states, norm, epsilon), weights)
+        return product(quantize.quantize_normed(states, norm, epsilon), weights)
     return normed_linear(states, norm, epsilon, weights)
 
 
-def normed_relu_linear(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor | Inputs:
+def normed_relu_linear(
+    states: Tensor, norm: Tensor, epsilon: float, weights: Weights
+) -> Tensor | quantize.Inputs:
     """Return the ReLU of `normed_linear`, as input for `add_linear`."""
     if isinstance(weights, Int8):
-        inputs = quantize_normed(states, norm, epsilon)
-        return quantize_relu(product(inputs, weights), inputs.scales)
+        inputs = quantize.quantize_normed(states, norm, epsilon)
+        return quantize.quantize_relu(product(inputs, weights), inputs.scales)
     return normed_linear(states, norm, epsilon, weights).relu_()
 
 
-def add_linear(sums: Tensor, states: Tensor | Inputs, weights: Weights) -> None:
+def add_linear(sums: Tensor, states: Tensor | quantize.Inputs, weights: Weights) -> None:
     """Add `linear` to [..., outputs] in place; allocating a new tensor would cost as much as the sum itself."""
     if isinstance(weights, Int8):
-        inputs = states if isinstance(states, Inputs) else quantize(states)
+        inputs = states if isinstance(states, quantize.Inputs) else quantize.quantize(states)
         sums.view(-1, sums.shape[-1]).addcmul_(product(inputs, weights), inputs.scales)
     else:
         assert isinstance(states, Tensor)
@@ -133,5 +130,5 @@ def normed(states: Tensor, norm: Tensor, epsilon: float) -> Tensor:
     return functional.rms_norm(states, norm.shape, norm, epsilon)
 
 
-def _scaled(states: Tensor, inputs: Inputs, weights: Int8) -> Tensor:
+def _scaled(states: Tensor, inputs: quantize.Inputs, weights: Int8) -> Tensor:
     return product(inputs, weights).mul_(inputs.scales).view(*states.shape[:-1], -1)

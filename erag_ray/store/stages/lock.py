@@ -13,18 +13,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from erag_ray.store import lease as leases
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder
-from erag_ray.store.lease import (
-    LEASE_SECONDS,
-    LEASES,
-    ON_FOLDERS,
-    Lease,
-    fields_of,
-    is_leased,
-    read_sign,
-    runs_here,
-)
 from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER, RECORDS, UNFINISHED, Ledger, read_marker, write_marker
 
@@ -51,8 +42,8 @@ def locked(out: str) -> Iterator[None]:
             stack.callback(_remove_empty, folder, list(_missing(folder)))
             _mark(folder)
             lease = stack.enter_context(_only_lease(folder))
-            ON_FOLDERS.append(lease)
-            stack.callback(ON_FOLDERS.remove, lease)
+            leases.ON_FOLDERS.append(lease)
+            stack.callback(leases.ON_FOLDERS.remove, lease)
             ledger = folder.claim()
             ledger.check_links()
             ledger.settle()
@@ -70,7 +61,7 @@ def _mark(folder: Folder) -> None:
     """Mark a folder as a job's, before anything else is written to it."""
     if read_marker(folder) is not None:
         return
-    entries = [name for name in folder.entries() if name not in (LEASES, UNFINISHED, RECORDS)]
+    entries = [name for name in folder.entries() if name not in (leases.LEASES, UNFINISHED, RECORDS)]
     if entries:
         subfolder = "/".join([folder.root.rstrip("/"), "erag_ray"])
         reason = "its marker is damaged" if MARKER in entries else f"no marker of a job ({MARKER})"
@@ -79,7 +70,7 @@ def _mark(folder: Folder) -> None:
     write_marker(folder, [])
 
 
-def _settle(ledger: Ledger, lease: Lease) -> None:
+def _settle(ledger: Ledger, lease: leases.Lease) -> None:
     # what a full disk does not take is in the records, for the next job
     with contextlib.suppress(OSError):
         if not lease.is_lost:
@@ -96,8 +87,8 @@ def _missing(folder: Folder) -> Iterator[Folder]:
 def _remove_empty(folder: Folder, new: Iterable[Folder]) -> None:
     """Delete the marker of a folder in which there is nothing else, and the folders that are new and empty."""
     with contextlib.suppress(OSError, pa.ArrowException):
-        if not folder.names(LEASES):
-            for name in (LEASES, UNFINISHED):
+        if not folder.names(leases.LEASES):
+            for name in (leases.LEASES, UNFINISHED):
                 folder.prune(name)
             if read_marker(folder) == [] and folder.entries() == [MARKER]:
                 folder.delete(MARKER)
@@ -106,26 +97,28 @@ def _remove_empty(folder: Folder, new: Iterable[Folder]) -> None:
 
 
 @contextlib.contextmanager
-def _only_lease(folder: Folder) -> Iterator[Lease]:
+def _only_lease(folder: Folder) -> Iterator[leases.Lease]:
     """Yield a lease that no other job has: of several that begin at once, the first by name."""
     name = f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
     first: dict[str, bytes] = {}
     replaced: list[str] = []
     is_logged = False
-    with Lease(folder, name, has_folder=False) as lease:
-        while others := [other for other in folder.names(LEASES) if other != name and SIGN.fullmatch(other)]:
+    with leases.Lease(folder, name, has_folder=False) as lease:
+        while others := [
+            other for other in folder.names(leases.LEASES) if other != name and SIGN.fullmatch(other)
+        ]:
             for other in others:
-                sign = read_sign(folder, other)
+                sign = leases.read_sign(folder, other)
                 if sign is None:
                     continue
-                if not is_leased(folder, other):
+                if not leases.is_leased(folder, other):
                     replaced.append(other)
                     lease.tell(replaced=replaced)
-                    folder.delete(LEASES, other)
+                    folder.delete(leases.LEASES, other)
                     continue
-                is_alive = runs_here(sign) or sign != first.setdefault(other, sign)
+                is_alive = leases.runs_here(sign) or sign != first.setdefault(other, sign)
                 # a sign without fields is being written
-                if is_alive and (other < name or fields_of(sign).get("has_folder") is True):
+                if is_alive and (other < name or leases.fields_of(sign).get("has_folder") is True):
                     text = f"out: the job {other} is writing to {folder.root}; wait for it, or choose another out"
                     raise InputError([text])
             if first and not is_logged:
@@ -134,7 +127,7 @@ def _only_lease(folder: Folder) -> Iterator[Lease]:
                     "%s: the job %s may still be writing; waiting up to %.0f s for it",
                     folder.root,
                     next(iter(first)),
-                    LEASE_SECONDS,
+                    leases.LEASE_SECONDS,
                 )
             time.sleep(LOOK_SECONDS)
         lease.tell(has_folder=True)
