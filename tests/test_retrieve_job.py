@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import re
 from typing import Any, ClassVar
 
 import polars as pl
@@ -17,7 +18,7 @@ from tiny import BM25, BOTH, PASSAGES, QUESTIONS, Tiny, config_of, kilt_line, pa
 from erag_ray.analyses import retrieval_measures as sanity
 from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
 from erag_ray.config.job import JobConfig
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.config.retrieval import RetrieverConfig, SearchConfig
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.load import load_run
 from erag_ray.inference.planning.uses import check_reader
@@ -214,19 +215,18 @@ def test_dense_shards_of_several_parts_give_the_same_lists(
         assert all(cut[name].equals(run) for name, run in whole.items())
 
 
-def stop_after_a_slice(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bm25, "QUERIES_PER_TASK", 1)
-    search = bm25.SearchWords.__call__
+def stop_once(monkeypatch: pytest.MonkeyPatch, worker: Any, at: int) -> list[int]:
+    """Stop a job at this call of a worker, counted from 1, but not the next job; return the tasks of all calls."""
+    work, calls = worker.__call__, []
 
-    def stops(self: bm25.SearchWords, number: int) -> None:
-        if number:
+    def stops(self: Any, number: int) -> None:
+        calls.append(number)
+        if len(calls) == at:
             raise KeyboardInterrupt
-        search(self, number)
+        work(self, number)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(bm25.SearchWords, "__call__", stops)
-        with pytest.raises(KeyboardInterrupt):
-            retrieve(config)
+    monkeypatch.setattr(worker, "__call__", stops)
+    return calls
 
 
 def test_another_shard_size_keeps_the_vectors(
@@ -256,8 +256,24 @@ def test_reranking_by_vectors_gives_the_scores_of_a_dense_run(tiny: Tiny, encode
         assert again.drop("rank").equals(expected)
 
 
+WRONG = {
+    2: (
+        ("q1", 3, "nosuch", 0.1),
+        "returns documents that are not in the passages, such as 'nosuch' at rank 3",
+    ),
+    3: (("q1", 0, "d3", 2.0), "ranks must be 1, 2, ... in each list, such as 'd1' at rank 1 for query 'q1'"),
+    4: (("q1", 4, "d3", 0.1), "ranks must be 1, 2, ... in each list, such as 'd3' at rank 4 for query 'q1'"),
+    5: (("q1", 3, "d1", 0.1), "returns a document more than once, such as 'd1' at rank 1 for query 'q1'"),
+    6: (
+        ("nosuch", 1, "d1", 1.0),
+        "returns lists of other questions, such as 'd1' at rank 1 for query 'nosuch'",
+    ),
+}
+"""Number -> a row, and what it is an error for."""
+
+
 class Strange:
-    """A retriever from outside that names a document that is not there, or a rank of 0."""
+    """A retriever from outside; with another number its first list has one more row, which is wrong."""
 
     settings: ClassVar = {"mine": 1}
 
@@ -266,8 +282,7 @@ class Strange:
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
         rows = [(query, rank, f"d{rank}", 1.0 / rank) for query in queries["query_id"] for rank in (1, 2)]
-        odd = {2: (3, "nosuch", 0.1), 3: (0, "d3", 2.0)}.get(self.settings["mine"])
-        rows += [(queries["query_id"][0], *odd)] if odd else []
+        rows += [WRONG[self.settings["mine"]][0]] if self.settings["mine"] in WRONG else []
         return pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
 
 
@@ -278,11 +293,9 @@ def test_a_retriever_from_outside(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -
     kinds = {"mine": RetrieverConfig(kind="test_retrieve_job:mine")}
     (made,) = retrieve(config_of(tiny, retrievers=kinds, depth=1))
     assert pl.read_parquet(made.path)["doc_id"].to_list() == ["d1"] * 6
-    faults = {2: "returns documents that are not in the passages, such as 'nosuch'",
-              3: "ranks begin with 1, but query 'q1' has rank 0"}  # fmt: skip
-    for number, fault in faults.items():
+    for number, (_, fault) in WRONG.items():
         monkeypatch.setitem(Strange.settings, "mine", number)
-        with pytest.raises(InputError, match=rf"retrievers\.mine: {fault}"):
+        with pytest.raises(InputError, match=re.escape(f"retrievers.mine: {fault}")):
             retrieve(config_of(tiny, retrievers=kinds))
     with pytest.raises(InputError, match=r"retrievers\.x: os:path is not a retriever: it needs settings and"):
         retrieve(config_of(tiny, retrievers={"x": RetrieverConfig(kind="os:path")}))
@@ -294,15 +307,7 @@ def test_what_was_stopped_goes_on_with_the_parts_that_are_there(
     config = config_of(tiny, retrievers={"dense": every_kind(encoder)["dense"]}, depth=7)
     monkeypatch.setattr(dense, "TEXTS_PER_PART", 4)
     (expected,) = retrieve(dataclasses.replace(config, out=str(tiny.folder / "other")))
-    encode, calls = dense.EncodeTexts.__call__, []
-
-    def stops(self: dense.EncodeTexts, number: int) -> None:
-        calls.append(number)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        encode(self, number)
-
-    monkeypatch.setattr(dense.EncodeTexts, "__call__", stops)
+    calls = stop_once(monkeypatch, dense.EncodeTexts, 3)
     with pytest.raises(KeyboardInterrupt):
         retrieve(config)
     (made,) = retrieve(config)
@@ -541,7 +546,10 @@ def test_a_search_of_a_sample_that_was_stopped_does_not_go_on_with_another(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(tiny, retrievers=BM25, num_queries=2, depth=5)
-    stop_after_a_slice(config, monkeypatch)
+    monkeypatch.setattr(bm25, "QUERIES_PER_TASK", 1)
+    stop_once(monkeypatch, bm25.SearchWords, 2)
+    with pytest.raises(KeyboardInterrupt):
+        retrieve(config)
     other = dataclasses.replace(config, seed=8)
     (made,) = retrieve(other)
     (expected,) = retrieve(dataclasses.replace(other, out=str(tiny.folder / "other")))

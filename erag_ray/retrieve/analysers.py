@@ -5,6 +5,7 @@ A new analyser is one class, which takes no arguments and is instantiated in eac
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -12,14 +13,17 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-import bm25s
+import regex
 import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
 
 from erag_ray.store.fingerprints import code_stamp
 from erag_ray.support.registry import find
 
-# a word includes what an apostrophe joins to it: the stemmer strips a possessive 's
-TOKEN = r"(?u)\w+(?:'\w+)*"
+# a word includes its accents and vowel signs, unlike \w of re, and what an apostrophe joins to it: the stemmer strips a
+# possessive 's
+WORD = regex.compile(r"(?!\p{M})\w+(?:'\w+)*")
+STOP_WORDS = frozenset(STOPWORDS_EN)
 CURLY_APOSTROPHE = "\u2019"
 
 
@@ -27,21 +31,16 @@ class English:
     """Lower-case words without the stop words of Lucene's English analyser, stemmed by Snowball's English stemmer."""
 
     package: str | None = None
-    settings = (
-        f"NFC, lower case, {TOKEN}, stop words of Lucene's English analyser, Snowball's English stemmer"
-    )
+    without_words = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+    """Pattern, of Polars, of texts in scripts without spaces: a whole clause is one word."""
+    settings = f"NFC, lower case, {WORD.pattern}, stop words of Lucene's English analyser, Snowball's English stemmer"
+
+    def __init__(self) -> None:
+        self._stem = functools.cache(Stemmer.Stemmer("english").stemWord)
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
-        clean = [unicodedata.normalize("NFC", text).replace(CURLY_APOSTROPHE, "'") for text in texts]
-        words: list[list[str]] = bm25s.tokenize(
-            clean,
-            token_pattern=TOKEN,
-            stopwords="english",
-            stemmer=Stemmer.Stemmer("english"),
-            return_ids=False,
-            show_progress=False,
-        )
-        return words
+        clean = (unicodedata.normalize("NFC", text).replace(CURLY_APOSTROPHE, "'").lower() for text in texts)
+        return [[self._stem(word) for word in WORD.findall(text) if word not in STOP_WORDS] for text in clean]
 
 
 class Korean:

@@ -24,17 +24,9 @@ from erag_ray.retrieve.lists import (
     read_found,
 )
 from erag_ray.retrieve.run import Indexed, Run, Sources
+from erag_ray.store import sharded_tasks
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import (
-    Do,
-    Tasks,
-    open_array,
-    part,
-    read_frame,
-    undone,
-    write_array,
-    write_frame,
-)
+from erag_ray.support.logs import warn
 
 MARGIN = 10
 # as words they take several times the memory of their text; far fewer, and the same words are stemmed again and again
@@ -57,7 +49,7 @@ class Bm25(Indexed):
         chosen = self.chosen("searches", "k1", "b", "method")
         return {**chosen, "analyser": analyser_settings(self.config.analyser)}
 
-    def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
+    def build(self, corpus: pl.DataFrame, index: Folder, do: sharded_tasks.Do) -> None:
         """Write the index of CORPUS, in this process: with 4.5 GB of memory for a million passages."""
         # the order of ties
         order = corpus["doc_id"].arg_sort(descending=True)
@@ -72,19 +64,24 @@ class Bm25(Indexed):
         if numbers:
             engine.index((passages, numbers), create_empty_token=False, show_progress=False)
         for name in ARRAYS:
-            write_array(engine.scores[name] if numbers else np.zeros(1), index, f"{name}.npy")
-        write_frame(pl.DataFrame({"word": list(numbers)}, schema={"word": pl.String}), index, "words.parquet")
-        write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
+            sharded_tasks.write_array(engine.scores[name] if numbers else np.zeros(1), index, f"{name}.npy")
+        words = pl.DataFrame({"word": list(numbers)}, schema={"word": pl.String})
+        sharded_tasks.write_frame(words, index, "words.parquet")
+        sharded_tasks.write_frame(corpus.select(pl.col("doc_id").gather(order)), index, "documents.parquet")
 
-    def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
+    def lists(self, run: Run, sources: Sources, do: sharded_tasks.Do) -> pl.DataFrame:
         queries, work, depth = sources.queries, run.work, run.job.depth
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
+        pattern = getattr(analyse, "without_words", "$^")
+        if count := queries["question"].str.contains(pattern).sum():
+            reason = "are in a script without spaces, of which the analyser takes a whole clause for one word"
+            warn(f"retrievers.{self.name}: {count:,} of {queries.height:,} questions {reason}")
         analysed = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
         slices = list(analysed.iter_slices(QUERIES_PER_TASK))
         for number, rows in enumerate(slices):
-            write_frame(rows, work, "queries", f"{part(number)}.parquet")
-        doc_ids = read_frame(run.index, "documents.parquet")["doc_id"]
+            sharded_tasks.write_frame(rows, work, "queries", f"{sharded_tasks.part(number)}.parquet")
+        doc_ids = sharded_tasks.read_frame(run.index, "documents.parquet")["doc_id"]
         settings = {
             "index": run.index.address,
             "work": work.address,
@@ -93,8 +90,8 @@ class Bm25(Indexed):
             "method": self.config.method,
             "is_compiled": queries.height * len(doc_ids) >= COMPILED_FROM,
         }
-        todo = undone(work, "found", ".parquet", len(slices))
-        do(Tasks(worker=SearchWords, settings=settings, numbers=todo, noun="searches"))
+        todo = sharded_tasks.undone(work, "found", ".parquet", len(slices))
+        do(sharded_tasks.Tasks(worker=SearchWords, settings=settings, numbers=todo, noun="searches"))
         return ranked(read_found(work, len(slices)), queries["query_id"], doc_ids, depth)
 
 
@@ -106,21 +103,23 @@ class SearchWords:
         self._engine, self._words = open_index(Folder(index), **opening)
 
     def __call__(self, number: int) -> None:
-        queries = read_frame(self._work, "queries", f"{part(number)}.parquet")
+        queries = sharded_tasks.read_frame(self._work, "queries", f"{sharded_tasks.part(number)}.parquet")
         known = {
             query: numbers
             for query, words in queries.iter_rows()
             if (numbers := [self._words[word] for word in words if word in self._words])
         }
         hits = _search(self._engine, known, self._depth)
-        write_frame(hits, self._work, "found", f"{part(number)}.parquet")
+        sharded_tasks.write_frame(hits, self._work, "found", f"{sharded_tasks.part(number)}.parquet")
 
 
 def open_index(index: Folder, *, num_docs: int, method: str, is_compiled: bool) -> tuple[Any, dict[str, int]]:
     """Return the index as `bm25s` searches it, and the numbers of its words."""
-    words = read_frame(index, "words.parquet")["word"].to_list()
+    words = sharded_tasks.read_frame(index, "words.parquet")["word"].to_list()
     engine = bm25s.BM25(method=method, backend="numba" if is_compiled else "numpy")
-    engine.scores = {name: open_array(index, f"{name}.npy") for name in ARRAYS} | {"num_docs": num_docs}
+    engine.scores = {name: sharded_tasks.open_array(index, f"{name}.npy") for name in ARRAYS} | {
+        "num_docs": num_docs
+    }
     # bm25s asks only whether it holds a number
     engine.vocab_dict, engine.unique_token_ids_set = {}, range(len(words))
     engine.nonoccurrence_array = None

@@ -251,7 +251,7 @@ class InMemory(Retriever):
         with counted(f"questions by {self.name}", queries.height, show=run.job.progress) as on_progress:
             for batch in queries.iter_slices(QUERIES_AT_A_TIME):
                 with running(name, self.code):
-                    parts.append(_checked(index.search(batch, depth), doc_ids, depth, self.name))
+                    parts.append(_checked(index.search(batch, depth), batch, doc_ids, depth, self.name))
                 done += batch.height
                 on_progress(done)
         lists = pl.concat(parts, how="diagonal")
@@ -260,15 +260,21 @@ class InMemory(Retriever):
         return lists
 
 
-def _checked(lists: pl.DataFrame, doc_ids: pl.DataFrame, depth: int, name: str) -> pl.DataFrame:
+def _checked(
+    lists: pl.DataFrame, queries: pl.DataFrame, doc_ids: pl.DataFrame, depth: int, name: str
+) -> pl.DataFrame:
     """Check the lists of code that may be from outside, and cut them to the depth."""
-    unknown = lists.join(doc_ids, on="doc_id", how="anti")
-    if unknown.height:
-        text = f"retrievers.{name}: returns documents that are not in the passages, such as"
-        raise InputError([f"{text} {unknown['doc_id'][0]!r} for query {unknown['query_id'][0]!r}"])
-    if (wrong := lists.filter(pl.col("rank") < 1)).height:
-        text = f"ranks begin with 1, but query {wrong['query_id'][0]!r} has rank {wrong['rank'][0]}"
-        raise InputError([f"retrievers.{name}: {text}"])
+    by_rank = pl.int_range(1, pl.len() + 1).over("query_id", order_by="rank")
+    faults = {
+        "returns documents that are not in the passages": lists.join(doc_ids, on="doc_id", how="anti"),
+        "returns lists of other questions": lists.join(queries, on="query_id", how="anti"),
+        "returns a document more than once": lists.filter(pl.struct("query_id", "doc_id").is_duplicated()),
+        "ranks must be 1, 2, ... in each list": lists.filter(pl.col("rank") != by_rank),
+    }
+    for fault, rows in faults.items():
+        for query_id, rank, doc_id in rows.select("query_id", "rank", "doc_id").head(1).iter_rows():
+            text = f"{fault}, such as {doc_id!r} at rank {rank} for query {query_id!r}"
+            raise InputError([f"retrievers.{name}: {text}"])
     cut = lists.filter(pl.col("rank") <= depth).cast({"rank": pl.Int32, "score": pl.Float64})
     timed = {"seconds": pl.Float64()} if "seconds" in lists.columns else {}
     cut = cut.match_to_schema(pl.Schema({**LIST_COLUMNS, **timed}))
