@@ -52,12 +52,6 @@ def test_windows_of_100_words_go_over_paragraphs_and_past_section_heads() -> Non
     assert list(whitespace100(page)) == [words(1, 100), words(101, 200), words(201, 205)]
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(99, [99]), (100, [100]), (101, [100, 1]), (200, [100, 100])])
-def test_a_short_tail_is_kept_and_no_empty_passage_is_made(count: int, sizes: list[int]) -> None:
-    found = list(whitespace100(page_of("T", words(1, count))))
-    assert [len(text.split()) for text in found] == sizes
-
-
 def test_the_first_paragraph_is_the_title_whatever_it_says() -> None:
     assert list(whitespace100(page_of("not in it", "in it", "Section::::not", " Section::::in"))) == [
         "in it Section::::in"
@@ -75,6 +69,7 @@ def test_every_word_is_in_one_passage_in_order(paragraphs: list[list[str]]) -> N
     found = list(whitespace100(page_of("T", *texts)))
     assert " ".join(found).split() == [word for paragraph in paragraphs for word in paragraph]
     assert all(len(text.split()) == 100 for text in found[:-1])
+    assert all(found)
 
 
 # --- files ---
@@ -91,6 +86,22 @@ def test_a_file_whose_name_is_no_title_is_named(tmp_path: pathlib.Path, name: by
         make_corpus(str(folder), str(tmp_path / "out"))
     (problem,) = refused.value.problems
     assert problem.startswith(str(place).encode(errors="backslashreplace").decode())
+
+
+def test_what_is_left_out_or_not_cut_is_counted(tmp_path: pathlib.Path) -> None:
+    folder, pages = tmp_path / "pages", tmp_path / "pages.json"
+    (folder / "below").mkdir(parents=True)
+    for name in ("A.txt", "b.md", ".hidden"):
+        (folder / name).write_text("a page")
+    assert make_corpus(str(folder), str(tmp_path / "one")).notes == (
+        f"in {folder}, what is not a file TITLE.txt and is left out: 2 (b.md, below)",
+    )
+    long = ["\u6771\u4eac" * 600, words(1, 300), "x" * 900]
+    pages.write_text("".join(page_line(str(i), "T", ["T" * (i + 1), text]) for i, text in enumerate(long)))
+    first, not_cut = make_corpus(pages, str(tmp_path / "two")).notes
+    assert not_cut == "pages whose first paragraph is left out, but is not the title: 2 (1, 2)"
+    assert first.startswith("passages of over 1,000 characters with few spaces")
+    assert first.endswith(": 1 (0#1)")
 
 
 def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -33,6 +33,9 @@ PASSAGES_PER_PART = 100_000
 # about 66,000 passages of KILT's pages
 BYTES_PER_PIECE = 1 << 26
 REPORT_FORM = {"num_pages": int, "num_rows": int, "parts": dict, "diagnostics": dict}
+LONG, LONGEST_WORD = 1000, 20
+"""Characters of a long passage, and of the words of no language on average."""
+LONG_WITHOUT_SPACES = "passages of over 1,000 characters with few spaces (a splitter by words needs them)"
 Piece = tuple[str, Span]
 
 
@@ -193,8 +196,14 @@ class _Pages:
             if record.faulty:
                 continue
             self.num_pages += 1
+            if page.paragraphs and page.paragraphs[0].strip() != page.title.strip():
+                self.diagnostics.warning(
+                    "pages whose first paragraph is left out, but is not the title", page.page_id
+                )
             number = 0
             for number, text in enumerate(self.split(page), 1):
+                if len(text) > LONG and text.count(" ") < len(text) / LONGEST_WORD:
+                    self.diagnostics.warning(LONG_WITHOUT_SPACES, f"{page.page_id}#{number}")
                 yield f"{page.page_id}#{number}", page.page_id, page.title, text
             if not number:
                 self.diagnostics.warning("pages without words, thus without passages", page.page_id)

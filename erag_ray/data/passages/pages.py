@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
+import polars as pl
+
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.jsonl import WHOLE, Record, Span, spans_of, text_start
 from erag_ray.data.files.parquet import scan_parquet
@@ -67,6 +69,8 @@ def _titled(record: Record) -> Page:
 
 
 def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
+    others = [one for one in Folder(path).entries() if not one.endswith(ENDING) and one[0] not in "._"]
+    diagnostics.warn_each(f"in {path}, what is not a file TITLE{ENDING} and is left out", pl.Series(others))
     for number, filename in enumerate(Folder(path).names(suffix=ENDING), 1):
         file, title = "/".join([path.rstrip("/"), filename]), filename.removesuffix(ENDING)
         record = Record({"title": title}, file, number, diagnostics)
