@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import types
@@ -20,13 +21,13 @@ from sentence_transformers.sentence_transformer import modules
 
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.retrieve import make_retriever
-from erag_ray.retrieve.dense.encoders import Encoder, preset_named
+from erag_ray.retrieve.dense.encoders import Encoder, preset_named, unused_prompts
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.dense.reranking import ScorePairs
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.run import Retriever, Sources
 from erag_ray.store.folder import Folder
-from erag_ray.store.sharded_tasks import do_tasks, part, write_array
+from erag_ray.store.sharded_tasks import do_tasks, part, write_array, write_frame
 from erag_ray.support.errors import InputError
 
 TEXTS = ["who built the bridge ?", "the mill", "marn river flows in the sea . the mill lit in 1874"]
@@ -142,6 +143,13 @@ def test_the_models_own_files_say_how_it_is_used(bert: str, tmp_path: pathlib.Pa
     assert found.shape == (3, 384)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
     assert found[0] @ found[1] > 0.8 > 0.5 > found[0] @ found[2]
+    for prompts, unused in (
+        ({"prompts": {"web_search_query": "Instruct: ", "plain": ""}}, ["web_search_query"]),
+        ({"prompts": {"web_search_query": "Instruct: "}, "default_prompt_name": "web_search_query"}, []),
+        ({"prompts": {"query": "", "document": "text: "}, "default_prompt_name": None}, []),
+    ):
+        (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+        assert unused_prompts(str(tmp_path)) == unused
 
 
 @pytest.mark.parametrize(
@@ -176,24 +184,19 @@ class GpuIndex:
         return self._index.search(queries, width)
 
 
-@pytest.fixture
-def shard_folder(tmp_path: pathlib.Path) -> Folder:
-    """3,000 vectors of which all but 100 are equal: no short list can be told to be the best one."""
+def test_searches_too_wide_for_a_gpu_go_to_the_cpu_and_find_the_same(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # all but 100 are equal: no short list can be told to be the best one
     vectors = np.random.default_rng(5).normal(size=(3000, 8)).astype(np.float16)
     vectors[100:] = vectors[100]
-    folder = Folder(str(tmp_path / "index"))
+    folder = Folder(str(tmp_path))
     write_array(vectors, folder, "vectors", f"{part(0)}.npy")
     write_array(np.array([1, len(vectors)]), folder, "parts.npy")
-    return folder
-
-
-def test_searches_too_wide_for_a_gpu_go_to_the_cpu_and_find_the_same(
-    shard_folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
     flat, built = faiss.IndexFlatIP, []
     monkeypatch.setattr(faiss, "IndexFlatIP", lambda width: built.append(width) or flat(width))
     queries = np.random.default_rng(6).normal(size=(5, 8)).astype(np.float32)
-    expected = Shard(shard_folder, 0, 1).search(queries, 5)
+    expected = Shard(folder, 0, 1).search(queries, 5)
     assert max(len(texts) for texts, _ in expected) == 3000  # wider than a GPU can
     assert len(built) == 1
     on_gpus: list[tuple[object, GpuIndex]] = []
@@ -206,7 +209,7 @@ def test_searches_too_wide_for_a_gpu_go_to_the_cpu_and_find_the_same(
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", to_gpu, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", lambda index: to_gpu(None, -1, index), raising=False)
-    shard = Shard(shard_folder, 0, 1)
+    shard = Shard(folder, 0, 1)
     for _ in range(2):
         for (texts, scores), (their_texts, their_scores) in zip(
             shard.search(queries, 5), expected, strict=True
@@ -255,12 +258,8 @@ def test_reciprocal_ranks_by_hand(tmp_path: pathlib.Path) -> None:
     ]
     assert found.rows() == [(*row[:3], pytest.approx(row[3])) for row in expected]
     assert found.filter(rank=1, query_id="q1")["score"].item() == found.filter(rank=2)["score"].item()
-
-
-def test_fusing_looks_as_far_down_as_it_is_told(tmp_path: pathlib.Path) -> None:
-    runs = {"a": list_of(q1="x y z"), "b": list_of(q1="y x w")}
     found = made_of(runs, NOTHING, tmp_path, kind="rrf", of=["a", "b"], candidates=1, rrf_k=1)
-    assert found.select("doc_id", "score").rows() == [("y", 0.5), ("x", 0.5)]
+    assert found.select("doc_id", "score").rows() == [("y", 0.5), ("x", 0.5), ("x", 0.5)]
 
 
 def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.Path) -> None:
@@ -289,16 +288,24 @@ def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.
     assert found.filter(query_id="q1")["score"].item() == pytest.approx(score("sea", "marn river"), abs=1e-5)
 
 
-def test_another_model_than_a_cross_encoder_is_refused(bert: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a cross-encoder: its architecture is BertModel"):
-        make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=bert))
+@pytest.mark.parametrize("name", ["Bert", "XLMRoberta", "MPNet", "cross-encoder"])
+def test_more_tokens_than_the_model_has_places_for_are_refused(name: str, tmp_path: pathlib.Path) -> None:
+    text, num_labels = "mill " * 99, 1 if name == "cross-encoder" else None
+    is_bert = num_labels or name == "Bert"
+    folder = bert_folder(tmp_path, num_labels=num_labels) if is_bert else xlm_roberta_folder(tmp_path, name)
+    write_frame(pl.DataFrame({"question": "a", "text": text}), Folder(folder), "pairs", "00000.parquet")
 
+    def use(max_tokens: int | None) -> None:
+        if num_labels:
+            ScorePairs(work=folder, model=folder, max_tokens=max_tokens, dtype="float32", batch_size=1)(0)
+        else:
+            encoder(folder, "e5", max_tokens=max_tokens)([text], "passage")
 
-def test_more_tokens_than_the_model_has_places_for_are_refused(bert: str, xlm_roberta: str) -> None:
-    for folder in (bert, xlm_roberta):
-        encoder(folder, "e5", max_tokens=64)
-        with pytest.raises(InputError, match=r"max_tokens: 65 is more than the model's 64"):
-            encoder(folder, "e5", max_tokens=65)
+    # the preset's 512 are more than the model has
+    use(None)
+    use(64)
+    with pytest.raises(InputError, match=r"max_tokens: 65 is more than the model's 64"):
+        use(65)
 
 
 def test_vectors_are_compared_by_cosine_or_inner_product(bert: str, tmp_path: pathlib.Path) -> None:
@@ -336,7 +343,9 @@ def test_a_weight_of_a_module_is_part_of_a_models_identity(bert: str, tmp_path: 
     assert make_retriever("x", config).settings != before
 
 
-def test_a_cross_encoder_of_several_numbers_is_refused(tmp_path: pathlib.Path) -> None:
+def test_a_cross_encoder_has_one_number(bert: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=r"is not a cross-encoder: its architecture is BertModel"):
+        make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=bert))
     folder = bert_folder(tmp_path / "cross", num_labels=3)
     sources = Sources(queries=questions("who"), corpus=corpus_of({"a": ("", "the mill")}))
     with pytest.raises(InputError, match="returns 3 scores for each pair, not one"):

@@ -29,16 +29,16 @@ def bert_folder(folder: pathlib.Path, *, num_labels: int | None = None) -> str:
     return _save(transformers.BertForSequenceClassification(config), tokenizer, folder)
 
 
-def xlm_roberta_folder(folder: pathlib.Path) -> str:
-    """An XLM-RoBERTa (bge-m3, multilingual-e5)."""
+def xlm_roberta_folder(folder: pathlib.Path, name: str = "XLMRoberta") -> str:
+    """An XLM-RoBERTa (bge-m3, multilingual-e5), or another model whose positions begin after that of padding."""
     special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     pieces = [*special, *(("\u2581" + word, -4.0) for word in WORDS), ("\u2581", -5.0), ("<mask>", 0.0)]
     tokenizer = transformers.XLMRobertaTokenizer(vocab=pieces)
-    config = transformers.XLMRobertaConfig(
+    config = getattr(transformers, f"{name}Config")(
         vocab_size=len(tokenizer), max_position_embeddings=66, pad_token_id=1, **SIZE
     )
     torch.manual_seed(4)
-    return _save(transformers.XLMRobertaModel(config), tokenizer, folder)
+    return _save(getattr(transformers, f"{name}Model")(config), tokenizer, folder)
 
 
 def _save(model: Any, tokenizer: Any, folder: pathlib.Path) -> str:

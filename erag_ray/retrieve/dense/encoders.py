@@ -6,6 +6,7 @@ A new family is one `Preset` and one line in `PRESETS`.
 from __future__ import annotations
 
 import contextlib
+import json
 import pathlib
 import re
 import warnings
@@ -97,6 +98,15 @@ def find_encoder(config: RetrieverConfig, name: str) -> ModelSource:
     return source
 
 
+def unused_prompts(folder: str) -> list[str]:
+    """Return the names of a model's prompts, if neither questions nor all texts get one of them."""
+    path = pathlib.Path(folder, "config_sentence_transformers.json")
+    settings = json.loads(path.read_text()) if path.is_file() else {}
+    prompts = settings.get("prompts") or {}
+    is_used = not {"query", settings.get("default_prompt_name")}.isdisjoint(prompts)
+    return [] if is_used else [name for name, text in prompts.items() if text]
+
+
 def model_digests(source: ModelSource) -> Mapping[str, str]:
     """Return the SHA-256 of every file of a sentence-transformers model, including those of its modules."""
     return source.digests(PICKLED_WEIGHTS, *(f"*/{form}" for form in (*MODEL_FILES, "*.bin")))
@@ -130,6 +140,24 @@ def loading(folder: str, noun: str) -> Iterator[None]:
 def default_batch_size() -> int:
     """Return the default number of texts in a batch on this machine."""
     return GPU_BATCH if torch.cuda.is_available() else CPU_BATCH
+
+
+def limit_tokens(model: Any, max_tokens: int | None, folder: str) -> None:
+    """Truncate the inputs of a model of sentence-transformers at ``max_tokens`` (None: its own), or its positions.
+
+    Raises:
+        InputError: ``max_tokens`` exceeds the positions.
+    """
+    settings = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(settings, "max_position_embeddings", None)
+    for name, module in model[0].named_modules() if positions else ():
+        # RoBERTa, MPNet and others reserve those up to that of padding
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            positions -= module.padding_idx + 1
+    if positions and max_tokens and max_tokens > positions:
+        raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
+    if lengths := [length for length in (max_tokens or model.max_seq_length, positions) if length]:
+        model.max_seq_length = min(lengths)
 
 
 class Encoder:
@@ -168,15 +196,7 @@ class Encoder:
                 if similarity not in ("cosine", "dot"):
                     raise ValueError(f"it compares by {similarity}, not by cosine or dot product")
                 self.is_normalised = similarity == "cosine"
-        if max_tokens is not None:
-            body = self.model[0].auto_model.config
-            positions = getattr(body, "max_position_embeddings", None)
-            # RoBERTa reserves the first two
-            if positions and "roberta" in str(body.model_type):
-                positions -= body.pad_token_id + 1
-            if positions and max_tokens > positions:
-                raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
-            self.model.max_seq_length = max_tokens
+        limit_tokens(self.model, max_tokens, folder)
 
     def __call__(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
         """Encode texts: shape [texts, width], float32. A call sorts its texts by length before it forms batches."""

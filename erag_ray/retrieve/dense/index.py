@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.retrieve.dense.encoders import PRESETS, Encoder, Role, find_encoder, model_digests, preset_named
+from erag_ray.retrieve.dense import encoders
 from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import SEARCHED, TEXTS_PER_PART, candidates, ranked, read_found
 from erag_ray.retrieve.run import Indexed, Run, Sources
@@ -35,6 +35,7 @@ from erag_ray.store.sharded_tasks import (
     write_frame,
 )
 from erag_ray.support.errors import JobError
+from erag_ray.support.logs import warn
 
 MARGIN = 10
 MOST_ON_A_GPU = 2048
@@ -48,18 +49,18 @@ class Dense(Indexed):
     source: ModelSource = field(init=False)
 
     def __post_init__(self) -> None:
-        preset_named(self.config)
-        object.__setattr__(self, "source", find_encoder(self.config, self.name))
+        encoders.preset_named(self.config)
+        object.__setattr__(self, "source", encoders.find_encoder(self.config, self.name))
 
     @property
     def settings(self) -> Mapping[str, object]:
         """The searched fields, and all that a vector depends on."""
-        preset = preset_named(self.config)
+        preset = encoders.preset_named(self.config)
         return {
             **self.chosen("searches", "max_tokens", "dtype"),
             "vectors": "float16",
-            "preset": {preset: PRESETS[preset]} if preset in PRESETS else preset,
-            "weights": model_digests(self.source),
+            "preset": {preset: encoders.PRESETS[preset]} if preset in encoders.PRESETS else preset,
+            "weights": encoders.model_digests(self.source),
         }
 
     def build(self, corpus: pl.DataFrame, index: Folder, do: Do) -> None:
@@ -75,7 +76,7 @@ class Dense(Indexed):
         write_array(np.array([num_parts, TEXTS_PER_PART]), index, "parts.npy")
         index.delete_folder("texts")
 
-    def encode(self, texts: pl.DataFrame, role: Role, folder: Folder, do: Do) -> int:
+    def encode(self, texts: pl.DataFrame, role: encoders.Role, folder: Folder, do: Do) -> int:
         """Write ``texts`` to a folder in parts, and encode each into ``vectors``; return the number of parts."""
         parts = list(texts.iter_slices(TEXTS_PER_PART))
         for number, batch in enumerate(parts):
@@ -84,7 +85,7 @@ class Dense(Indexed):
             "folder": folder.address,
             "role": role,
             "model": self.source.folder,
-            "preset": preset_named(self.config),
+            "preset": encoders.preset_named(self.config),
             **self.chosen("max_tokens", "dtype", "batch_size"),
         }
         todo = undone(folder, "vectors", ".npy", len(parts))
@@ -95,6 +96,12 @@ class Dense(Indexed):
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
         """Search the index, in shards of the size that the job has; a blank query has no row."""
         index, queries, work, depth = run.index, sources.queries, run.work, run.job.depth
+        is_preset = encoders.preset_named(self.config) in encoders.PRESETS
+        if names := [] if is_preset else encoders.unused_prompts(self.source.folder):
+            reason = f"no prompt, because the model has none for query, only {', '.join(names)}"
+            warn(
+                f"retrievers.{self.name}: questions get {reason}. Set query in config_sentence_transformers.json"
+            )
         num_slices = self.encode(queries.select(text="question"), "query", work, do)
         num_parts, texts_per_part = parts_of(index)
         parts_per_shard = max(1, run.job.search.passages_per_shard // texts_per_part)
@@ -118,10 +125,10 @@ class Dense(Indexed):
 class EncodeTexts:
     """Task: encode one part of ``texts`` into ``vectors``: float16 for passages, float32 for queries."""
 
-    def __init__(self, *, folder: str, role: Role, model: str, **options: Any) -> None:
+    def __init__(self, *, folder: str, role: encoders.Role, model: str, **options: Any) -> None:
         self._folder = Folder(folder)
-        self._role: Role = role
-        self._encode = Encoder(folder=model, **options)
+        self._role: encoders.Role = role
+        self._encode = encoders.Encoder(folder=model, **options)
 
     def __call__(self, number: int) -> None:
         texts = read_frame(self._folder, "texts", f"{part(number)}.parquet")["text"]

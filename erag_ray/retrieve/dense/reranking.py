@@ -16,7 +16,7 @@ import torch
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.texts import with_texts
-from erag_ray.retrieve.dense.encoders import default_batch_size, find_encoder, loading, model_digests
+from erag_ray.retrieve.dense import encoders
 from erag_ray.retrieve.dense.index import Dense, parts_of
 from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import PAIRS_PER_PART, SEARCHED, by_score, read_found
@@ -102,7 +102,7 @@ class CrossEncoder(Retriever):
     source: ModelSource = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "source", find_encoder(self.config, self.name))
+        object.__setattr__(self, "source", encoders.find_encoder(self.config, self.name))
         settings = json.loads(pathlib.Path(self.source.folder, "config.json").read_text())
         architectures = settings.get("architectures") or []
         # for other architectures the package would silently add a head with random weights
@@ -116,7 +116,7 @@ class CrossEncoder(Retriever):
     def settings(self) -> Mapping[str, object]:
         """The searched fields, and all that a score depends on."""
         chosen = self.chosen("searches", "candidates", "max_tokens", "dtype")
-        return {**chosen, "weights": model_digests(self.source)}
+        return {**chosen, "weights": encoders.model_digests(self.source)}
 
     def needs_passages(self, run: Run) -> bool:
         return not all(one.others or one.retriever.brings_texts for one in _made_from(run))
@@ -151,12 +151,11 @@ class ScorePairs:
         self, *, work: str, model: str, max_tokens: int | None, dtype: str, batch_size: int | None
     ) -> None:
         self._work = Folder(work)
-        self._batch_size = batch_size or default_batch_size()
+        self._batch_size = batch_size or encoders.default_batch_size()
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
-        with loading(model, "a cross-encoder"):
-            self._model: Any = sentence_transformers.CrossEncoder(
-                model, max_length=max_tokens, model_kwargs=options
-            )
+        with encoders.loading(model, "a cross-encoder"):
+            self._model: Any = sentence_transformers.CrossEncoder(model, model_kwargs=options)
+        encoders.limit_tokens(self._model, max_tokens, model)
 
     def __call__(self, number: int) -> None:
         pairs = read_frame(self._work, "pairs", f"{part(number)}.parquet")
