@@ -199,17 +199,19 @@ def test_rows_that_have_ended_leave_the_batch(llama: str, monkeypatch: pytest.Mo
     assert model.generate(prompts) == together
 
 
-def test_a_start_token_is_part_of_the_shared_start(tmp_path: pathlib.Path) -> None:
-    tokenizer = models.causal_tokenizer(pad_token=models.END)
+@pytest.mark.parametrize("start", [[models.START], [models.START, models.END]], ids=["bos", "two"])
+def test_start_tokens_are_part_of_the_shared_start(tmp_path: pathlib.Path, start: list[str]) -> None:
+    # in GLM they are two, and none is called bos_token
+    tokenizer = models.causal_tokenizer(pad_token=models.END, bos_token=start[0] if len(start) == 1 else None)
     tokenizer.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{models.START} $A", special_tokens=[(models.START, 1)]
+        single=f"{' '.join(start)} $A", special_tokens=[(models.START, 1), (models.END, 0)]
     )
     model = models.loaded("causal", models.causal_folder(tmp_path, tokenizer=tokenizer))
     closed_book, with_passage = model.render(
         [Request(PLAIN, "Who?"), Request(PLAIN, "Who?", (Passage("Sea", "Marn"),))]
     )
     for prompt in (closed_book, with_passage):
-        assert prompt.segments[0][0] == 1
+        assert prompt.segments[0][: len(start)] == (1, 0)[: len(start)]
         assert prompt.segments[0].count(1) == 1
         text = model.tokenizer.decode(prompt.segments[0][: prompt.num_shared])
         assert text.endswith(("\nQuestion:", "\nPassage:"))

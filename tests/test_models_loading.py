@@ -116,6 +116,8 @@ def test_a_folder_without_a_tokenizer_or_a_config_is_refused(t5_copy: pathlib.Pa
     refuse("no model config in", t5_copy)
     (t5_copy / "config.json").write_text("{")
     refuse("no model config in", t5_copy)
+    (t5_copy / "adapter_config.json").write_text("{}")
+    refuse("has an adapter, which would not be used; merge it into its base model", t5_copy)
 
 
 def test_a_model_of_the_wrong_kind_is_refused(t5: str, llama: str, t5_copy: pathlib.Path) -> None:

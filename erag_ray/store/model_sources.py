@@ -69,6 +69,9 @@ def find_model(
             raise InputError([f"{key}: there is no file {path}"])
         return ModelSource(str(path.parent), path.name)
     source = ModelSource(str(path) if path.is_dir() else _from_hub(name, key, revision, pickled))
+    if pathlib.Path(source.folder, "adapter_config.json").is_file():
+        advice = "merge it into its base model (PEFT: merge_and_unload), and save that"
+        raise InputError([f"{key}: {name} has an adapter, which would not be used; {advice}"])
     patterns = ("*.safetensors", *([PICKLED_WEIGHTS] if pickled else []))
     if not any(path for pattern in patterns for path in pathlib.Path(source.folder).glob(pattern)):
         advice = "pickled weights (.bin, .pt) can run code and are not read: convert them"
