@@ -162,6 +162,7 @@ def test_a_question_without_a_matching_word_has_an_empty_list(caplog: pytest.Log
         ('He said "No!" Then left.', 'He said "No!"'),
         ("Pi is 3.14 here? Yes", "Pi is 3.14 here?"),
         ("no end at all", "no end at all"),
+        ("\u9996\u90fd\u3002\u300d\u6771\u4eac\u3002 A b.", "\u9996\u90fd\u3002\u300d"),
         ("", ""),
     ],
 )

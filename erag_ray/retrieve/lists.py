@@ -25,7 +25,8 @@ LIST_COLUMNS = pl.Schema(
 """RUNS without run_id."""
 FOUND_COLUMNS = pl.Schema({"query": pl.UInt32(), "place": pl.UInt32(), "score": pl.Float64()})
 """Candidates: the number of the query and the document's position in its index, both from 0."""
-FIRST_SENTENCE = r"(?s)^(.*?\w{2,}\p{Pe}?[.!?][\p{Pe}\p{Pf}'\"]*)(?:\s|$)"
+# marks of Chinese, Japanese and Hindi end a sentence also without a space after them
+FIRST_SENTENCE = r"(?s)(.*?(?:\w\w+\p{Pe}?[.!?][\p{Pe}\p{Pf}'\"]*(?:\s|$)|[\u3002\uff01\uff1f\u0964]\p{Pe}*))"
 
 
 def title_and_text(corpus: pl.DataFrame) -> pl.Series:
@@ -38,8 +39,8 @@ def title_and_first_sentence(corpus: pl.DataFrame) -> pl.Series:
     The sentence ends at the first mark after a word of at least two letters (so not after an initial); without one it
     is the whole passage. An abbreviation ("Dr. ") ends the sentence too early.
     """
-    first = pl.col("text").str.strip_chars().str.extract(FIRST_SENTENCE).fill_null(pl.col("text"))
-    return corpus.select(pl.concat_str("title", first, separator=" ")).to_series()
+    first = pl.col("text").str.strip_chars().str.extract(FIRST_SENTENCE).str.strip_chars_end()
+    return corpus.select(pl.concat_str("title", first.fill_null(pl.col("text")), separator=" ")).to_series()
 
 
 SEARCHED: dict[str, Callable[[pl.DataFrame], pl.Series]] = {
