@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_run, table_of, without_references
+from erag_ray.analyses.columns import DatasetColumns, by_run, table_of, without_references
 from erag_ray.analyses.parts.formats import number
 from erag_ray.analyses.parts.model import Format, Value
 from erag_ray.analyses.parts.shapes import estimate, field
@@ -29,7 +29,6 @@ NO_VARIATION = "no variation: the difference is the same for every query"
 """Why a pair that is compared has no effect size and no detectable difference."""
 OF_ANY_DEPTH = ("reader", "score", "annotator", "measure", "ideal")
 QUANTITY = (*OF_ANY_DEPTH, "depth", "cutoff")
-Row = tuple[object, ...]
 
 
 def compare_runs(
@@ -47,37 +46,39 @@ def compare_runs(
         least: pairs with fewer queries judged in both are not tested.
     """
     alpha = 1 - settings.confidence
-    families: dict[Row, tuple[agreement.Family, list[dict[str, Any]]]] = {}
-    rows: list[dict[str, Any]] = []
+    families: dict[tuple[object, ...], list[tuple[Any, ...]]] = {}
     for part, dataset in parts:
-        of_judged = _comparable(dataset.columns)
-        of_estimates = _comparable(dataset.estimated) if dataset.estimates else of_judged
+        of_judged, of_estimates = (
+            by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
+            for columns in (dataset.columns, dataset.estimated)
+        )
+        chosen = (tuple(part.values()), dataset.draws.clusters)
         for (name, runs), (_, estimates) in zip(of_judged, of_estimates, strict=True):
             names = {**part, "dataset": dataset.dataset, **{key: name[key] for key in QUANTITY}}
             of_depth = () if name["annotator"] == END_TO_END else (name["depth"], name["cutoff"])
             key = (dataset.dataset, *(name[one] for one in OF_ANY_DEPTH), *of_depth)
-            family, tested = families.setdefault(key, (agreement.Family(), []))
+            member = (sum(map(len, families.values())), names, runs, dataset.estimates and estimates, chosen)
+            families.setdefault(key, []).append(member)
+    tables, positions = [table_of([], schema)], list[int]()
+    # a family at a time, since its tests hold the differences of all pairs; then in the order of the parts
+    for members in families.values():
+        family, rows = agreement.Family(), list[dict[str, Any]]()
+        for position, names, runs, estimates, chosen in members:
             for a, b in itertools.combinations(sorted(runs), 2):
                 figures, differences = _judged(runs[a], runs[b], least)
-                row = {**names, "run_a": a, "run_b": b, **figures}
-                rows.append(row)
-                if not row["reason"]:
-                    if estimates is not runs:
+                rows.append({**names, "run_a": a, "run_b": b, **figures})
+                positions.append(position)
+                if not figures["reason"]:
+                    if estimates:
                         # each of the two was rounded, so equal ones may differ in the last digit
-                        differences = np.round(
-                            agreement.paired_differences(estimates[a], estimates[b]), agreement.TIE_DIGITS - 1
-                        )
-                    family.add(differences, tuple(part.values()), dataset.draws.clusters)
-                    tested.append(row)
-    for family, tested in families.values():
+                        estimated = agreement.paired_differences(estimates[a], estimates[b])
+                        differences = np.round(estimated, agreement.TIE_DIGITS - 1)
+                    family.add(differences, *chosen)
+        tested = [row for row in rows if not row["reason"]]
         for row, adjusted in zip(tested, family.adjusted(alpha), strict=True):
             row |= _tested(row, adjusted, alpha)
-    return table_of(rows, schema)
-
-
-def _comparable(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[str, Floats]]]:
-    """Return the columns that compare runs: the name of each, and run_id -> values."""
-    return by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
+        tables.append(table_of(rows, schema))
+    return pl.concat(tables)[np.argsort(np.array(positions, np.int64), kind="stable")]
 
 
 def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:

@@ -360,8 +360,8 @@ class Family:
     def __init__(self) -> None:
         self._members: list[tuple[Hashable, PairedTest]] = []
 
-    def add(self, differences: Floats, part: Hashable = None, clusters: Clusters | None = None) -> int:
-        """Add a test; return its index in `adjusted`.
+    def add(self, differences: Floats, part: Hashable = None, clusters: Clusters | None = None) -> None:
+        """Add a test; `adjusted` has them in this order.
 
         Args:
             differences: [num_queries] from `paired_differences`, NaN where not judged; at least one is.
@@ -373,7 +373,6 @@ class Family:
         # a sum of 0 turns -0.0 into 0.0, which has other bytes
         key = (part, hash((np.sign(first) * differences + 0.0).tobytes()))
         self._members.append((key, test))
-        return len(self._members) - 1
 
     def adjusted(self, alpha: float) -> list[AdjustedTest]:
         """Return all tests, adjusted for each other; ``alpha`` is the family's error."""
