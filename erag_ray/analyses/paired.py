@@ -46,7 +46,7 @@ def compare_runs(
         least: pairs with fewer queries judged in both are not tested.
     """
     alpha = 1 - settings.confidence
-    families: dict[tuple[object, ...], list[tuple[Any, ...]]] = {}
+    families, numbers = dict[tuple[object, ...], list[tuple[Any, ...]]](), itertools.count()
     for part, dataset in parts:
         of_judged, of_estimates = (
             by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
@@ -57,7 +57,7 @@ def compare_runs(
             names = {**part, "dataset": dataset.dataset, **{key: name[key] for key in QUANTITY}}
             of_depth = () if name["annotator"] == END_TO_END else (name["depth"], name["cutoff"])
             key = (dataset.dataset, *(name[one] for one in OF_ANY_DEPTH), *of_depth)
-            member = (sum(map(len, families.values())), names, runs, dataset.estimates and estimates, chosen)
+            member = (next(numbers), names, runs, dataset.estimates and estimates, chosen)
             families.setdefault(key, []).append(member)
     tables, positions = [table_of([], schema)], list[int]()
     # a family at a time, since its tests hold the differences of all pairs; then in the order of the parts
