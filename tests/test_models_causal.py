@@ -35,14 +35,6 @@ def some_requests(form: Form = PLAIN) -> list[Request]:
     return models.some_requests(form, 30, seed=3)
 
 
-# every other layer sees 12 tokens only
-GEMMA = {
-    "sliding_window": 12,
-    "layer_types": ["sliding_attention", "full_attention"],
-    "tie_word_embeddings": False,
-}
-
-
 def unloaded(folder: str) -> Any:
     return make_model(ReaderConfig(kind="causal", model=folder))
 
@@ -115,7 +107,7 @@ def test_end_tokens_named_only_for_generation_end_an_output(llama: str, tmp_path
     [
         ("llama", {}, True),
         ("mistral", {"sliding_window": 12}, False),
-        ("gemma3_text", GEMMA, False),
+        ("gemma3_text", models.GEMMA, False),
         ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 1024, "seed": 1}, False),
         ("openai-gpt", {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 1024, "seed": 0}, False),
     ],

@@ -14,8 +14,9 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contract import Analysis, Results, View, eligible_questions
-from erag_ray.analyses.lists.values import per_query
+from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.analyses.parts.model import Column, Format, Table, Value
 from erag_ray.analyses.parts.shapes import crosstab, names
 from erag_ray.analyses.settings import OWN_LIST, Settings
@@ -131,13 +132,10 @@ def hit_values(
     """
     queries = applicable_queries(annotator, evidence)
     labels, no_utility = as_frame(annotate(annotator, evidence)), as_frame(UTILITY.empty())
-    values = per_query(
-        labels,
-        runs,
-        {annotator: eligible_questions(annotator, queries, labels, no_utility)},
-        queries,
-        Settings(depths=[max(cutoffs)], measures=["Success"], cutoffs=cutoffs, ideals=(OWN_LIST,)),
-    )
+    eligible = {annotator: eligible_questions(annotator, queries, labels, no_utility)}
+    settings = Settings(depths=[max(cutoffs)], measures=["Success"], cutoffs=cutoffs, ideals=(OWN_LIST,))
+    parts = per_query_parts(labels, runs, eligible, queries, settings)
+    values = pl.concat([as_frame(PER_QUERY.empty()), *parts])
     return queries, values.select(*LIST, "cutoff", "value")
 
 

@@ -22,7 +22,7 @@ from erag_ray.analyses.comparisons import comparisons
 from erag_ray.analyses.contract import eligible_questions
 from erag_ray.analyses.contrasts import contrasts
 from erag_ray.analyses.correlations import correlations
-from erag_ray.analyses.lists.values import per_query
+from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.analyses.means import means
 from erag_ray.analyses.settings import POOL, Settings
 
@@ -101,7 +101,7 @@ def _check_same(name: str, expected: Values, actual: Values) -> None:
 def _ours(data: Tables, settings: Settings) -> Callable[[], Values]:
     eligible = {"provenance": eligible_questions("provenance", data.queries, data.labels, data.used)}
     pooled = replace(settings, ideals=[POOL])
-    table = per_query(data.labels, data.runs, eligible, data.queries, pooled)
+    table = pl.concat(per_query_parts(data.labels, data.runs, eligible, data.queries, pooled))
 
     def read() -> Values:
         parts = table.partition_by("run_id", "measure", "cutoff", as_dict=True, maintain_order=True)
@@ -210,7 +210,7 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     columns: list[DatasetColumns] = []
 
     def values() -> None:
-        results["values"] = per_query(*given)
+        results["values"] = pl.concat(per_query_parts(*given))
         columns.extend(by_dataset([results["values"]], data.used, data.queries, settings))
 
     def agreement() -> None:

@@ -100,6 +100,14 @@ def causal_tokenizer(
     return tokenizer
 
 
+# every other layer sees 12 tokens only
+GEMMA = {
+    "sliding_window": 12,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "tie_word_embeddings": False,
+}
+
+
 def causal_folder(
     folder: pathlib.Path,
     seed: int = 2,

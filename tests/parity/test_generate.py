@@ -34,14 +34,6 @@ FID = some_requests(models.form_for("fid"))
 IPA = some_requests(models.form_for("ipa"))
 
 
-# every other layer sees 12 tokens only
-GEMMA = {
-    "sliding_window": 12,
-    "layer_types": ["sliding_attention", "full_attention"],
-    "tie_word_embeddings": False,
-}
-
-
 @pytest.fixture(scope="module")
 def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
     return models.t5_folder(tmp_path_factory.mktemp("t5"))
@@ -123,7 +115,7 @@ def test_fid_uses_all_its_passages(t5: str) -> None:
         ("llama", {}),
         ("gpt2", {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 1024}),
         ("mistral", {"sliding_window": 12}),
-        ("gemma3_text", {**GEMMA, "seed": 3}),
+        ("gemma3_text", {**models.GEMMA, "seed": 3}),
     ],
 )
 @pytest.mark.parametrize("prompt", ["plain", "chat"])

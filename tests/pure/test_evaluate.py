@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from erag_ray.analyses import comparisons as of_runs
 from erag_ray.analyses.lists import matrices
-from erag_ray.analyses.lists.values import per_query
+from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses
 from erag_ray.store.schemas import LABELS, RESPONSES, RUNS, conform
@@ -75,18 +75,16 @@ BINARY = {"q1": {"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0, "e": 1.0}, "q2": {"a": 
 
 def values_of(found: Mapping[str, Mapping[str, float | None]], **changes: object) -> pl.DataFrame:
     made = labels("provenance", found)
-    return per_query(made, LISTS, evaluated.everywhere(made, TWO), TWO, evaluated.settings(**changes))
+    return pl.concat(
+        per_query_parts(made, LISTS, evaluated.everywhere(made, TWO), TWO, evaluated.settings(**changes))
+    )
 
 
 def test_lists_may_stand_in_any_order_and_labels_too() -> None:
     made = labels("provenance", BINARY)
-    mixed = per_query(
-        made.sample(fraction=1, shuffle=True, seed=1),
-        LISTS.sample(fraction=1, shuffle=True, seed=2),
-        evaluated.everywhere(made, TWO),
-        TWO,
-        evaluated.settings(depths=[1, 3]),
-    )
+    shuffled = [table.sample(fraction=1, shuffle=True, seed=seed) for seed, table in ((1, made), (2, LISTS))]
+    eligible, settings = evaluated.everywhere(made, TWO), evaluated.settings(depths=[1, 3])
+    mixed = pl.concat(per_query_parts(*shuffled, eligible, TWO, settings))
     assert mixed.equals(values_of(BINARY, depths=[1, 3]))
 
 

@@ -29,19 +29,6 @@ from erag_ray.support.registry import find
 ROWS_PER_PART = 2_000_000
 
 
-def per_query(
-    labels: pl.DataFrame,
-    runs: pl.DataFrame,
-    eligible: Mapping[str, pl.DataFrame],
-    queries: pl.DataFrame,
-    settings: Settings,
-    fact_labels: pl.DataFrame | None = None,
-) -> pl.DataFrame:
-    """`per_query_parts` as one table."""
-    parts = per_query_parts(labels, runs, eligible, queries, settings, fact_labels)
-    return pl.concat([as_frame(PER_QUERY.empty()), *parts])
-
-
 def per_query_parts(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
