@@ -230,6 +230,13 @@ def test_what_was_answered_stays_where_a_function_raises(tmp_path: pathlib.Path)
     assert all(bad in prompt for prompt in again.prompts)
 
 
+def test_a_job_goes_on_where_all_that_is_left_may_be_errors(tmp_path: pathlib.Path) -> None:
+    allowed = keys(tmp_path, max_error_fraction=0.9)
+    er.compare(**allowed | {"depth": 1, "end_to_end_depths": [1], "reader": er.Function(titles, "f", "1")})
+    fails = er.Function(lambda prompts: [prompts[len(prompts)]], "f", "1")
+    assert er.compare(**allowed | {"reader": fails}).utility.filter(depth=3)["value"].null_count() > 3
+
+
 @pytest.mark.parametrize(
     ("function", "fault"),
     [

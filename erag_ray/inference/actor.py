@@ -153,6 +153,7 @@ class ModelActor:
         memory_share: float = 1.0,
         max_cost: float | None = None,
         coordinator: Any = None,
+        may_all_fail: bool = False,
     ) -> None:
         # the package tokenizers reads both at its first use
         os.environ["RAYON_NUM_THREADS"] = str(num_threads)
@@ -184,6 +185,7 @@ class ModelActor:
                 check_gpus()
                 self.isolation = self._load(config, model, memory_share)
                 self.isolation.model.budget = self._budget
+                self.isolation.may_all_fail = may_all_fail
                 models.check_facts(self.isolation.model, self.store)
         except (InputError, JobError) as error:
             self._fault = error

@@ -64,6 +64,7 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
             write_every_seconds=config.write_every_seconds,
             max_batch_seconds=None,
             max_cost=config.max_cost,
+            may_all_fail=work.may_all_fail,
         )
         rows = config.rows_per_block or BLOCK_ROWS
         counts = list[pa.Table]()

@@ -264,6 +264,7 @@ def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict
         "max_batch_seconds": None if has_timeouts else config.max_batch_seconds,
         "memory_share": 1 / pool.num_together,
         "max_cost": None if config.max_cost is None else config.max_cost / pool.size,
+        "may_all_fail": work.may_all_fail,
     }
 
 

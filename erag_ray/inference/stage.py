@@ -297,6 +297,7 @@ def write_work(config: JobConfig, tables: TableStore, plan: ModelPlan, sample: S
         model=plan.id,
         forms=sample.forms if sample else plan.forms,
         resources=plan.resources,
+        may_all_fail=plan.new.height <= config.max_error_fraction * int(plan.counts["distinct"].sum()),
     )
 
 

@@ -44,6 +44,7 @@ class Work:
         model: its id.
         forms: of the requests.
         resources: of one actor with the model.
+        may_all_fail: whether the job goes on if all of them become errors (``max_error_fraction``).
     """
 
     requests: str
@@ -52,6 +53,7 @@ class Work:
     model: str
     forms: Sequence[Form]
     resources: Resources
+    may_all_fail: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
