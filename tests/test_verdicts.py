@@ -175,7 +175,7 @@ def test_outputs_and_documents_of_a_comparison(compared: Tiny, no_reader: None) 
     erag = rows.filter(about="documents", rater="erag").to_dicts()
     assert [row["run_id"] for row in erag] == [""]
     assert (erag[0]["num_items"], erag[0]["num_both"], erag[0]["num_only_people"]) == (2, 1, 1)
-    assert erag[0]["value"] == 0.0
+    assert (erag[0]["value"], erag[0]["reason"]) == (None, "all verdicts are the same")
     notes = store.manifest(agreement.PEOPLE)["config"]["notes"]
     unused = "verdicts: 3 of 15 are on outputs or documents that the job does not have, and not used"
     assert notes == [f"{unused} (such as query 'q1', document 'd77')"]

@@ -220,15 +220,15 @@ def _of_documents(evaluation: Evaluation) -> Iterator[Row]:
 
 
 def _with_people(evaluation: Evaluation, names: dict[str, Any], items: pl.DataFrame) -> Iterator[Row]:
-    """Yield the agreement of a rater with people, of all runs and of each; items have a rating, which may be null."""
+    """Yield the agreement of a rater (null: none) with people, of all runs and each; null if all verdicts are one."""
     least = ACCEPTS if evaluation.settings.threshold is None else evaluation.settings.threshold
-    people = pl.when(pl.col("share") != 0.5).then(pl.col("share") > 0.5)
-    rated = items.with_columns(accepts=pl.col("rating") >= least, people=people)
-    rated = rated.drop_nulls(["accepts", "people"])
+    decided = items.filter(pl.col("share") != 0.5).drop_nulls("rating")
+    rated = decided.with_columns(accepts=pl.col("rating") >= least, people=pl.col("share") > 0.5)
     parts = {"": rated, **{str(run): part for (run,), part in rated.group_by("run_id", maintain_order=True)}}
     for run, part in parts.items():
         counts = pair_counts(part.select("accepts", "people").to_numpy().reshape(-1, 2).astype(np.bool_))
         totals = dict(zip(COUNTS, map(int, counts.sum(axis=0)), strict=True))
+        counts *= part["people"].n_unique() > 1
         yield _row(evaluation, {**names, "run_id": run, "statistic": "kappa", **totals}, part, counts)
 
 
