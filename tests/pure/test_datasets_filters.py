@@ -79,7 +79,9 @@ def test_a_condition_that_nothing_can_meet_is_a_problem(files: list[str], filter
 
 def test_a_value_that_no_record_has_leaves_no_questions(files: list[str]) -> None:
     _, diagnostics = kept(files, "meta.split=train")
-    assert any(problem.startswith("no questions in") for problem in diagnostics.errors)
+    (problem,) = diagnostics.errors
+    assert problem.startswith("no questions in")
+    assert "; questions left out by filters meta.split=train: " in problem
 
 
 def test_the_prepared_inputs_know_it(tiny: Tiny) -> None:

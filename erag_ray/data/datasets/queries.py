@@ -142,7 +142,9 @@ def load_queries(
     loading.join_triviaqa(listed(triviaqa_questions))
     loading.check_qrels(listed(qrels))
     if not loading.questions and diagnostics.num_errors == num_before:
-        diagnostics.error("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
+        left_out = [line for line in diagnostics.warnings if "left out" in line]
+        text = "; ".join([f"no questions in {', '.join(files) or 'an empty list of files'}", *left_out])
+        diagnostics.error("no questions", text)
     return loading.tables()
 
 
