@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from erag_ray.config.reader import FORM_KEYS, ReaderConfig, output_settings
@@ -46,12 +47,16 @@ def model_class(kind: str) -> type[Model]:
     return entry
 
 
-def kinds_supporting(form: Form) -> str:
-    """Return the kinds of models in this package that support requests of a form, joined by commas."""
-    needs_texts = form.method == "loglikelihood" and not form.next_token
-    kinds = {name: model_class(name) for name in MODELS}
-    names = [name for name, kind in kinds.items() if form.method in kind.supports]
-    return ", ".join(name for name in names if kinds[name].scores_texts or not needs_texts)
+def kinds_supporting(form_of: Callable[[bool], Form]) -> str:
+    """Return the kinds of models in this package that support a form, which depends on `Model.scores_texts`."""
+
+    def is_supporting(name: str) -> bool:
+        kind = model_class(name)
+        form = form_of(kind.scores_texts)
+        needs_texts = form.method == "loglikelihood" and not form.next_token
+        return form.method in kind.supports and (kind.scores_texts or not needs_texts)
+
+    return ", ".join(filter(is_supporting, MODELS))
 
 
 def make_model(config: ReaderConfig) -> Model:

@@ -91,17 +91,17 @@ def test_options_belong_to_the_model_and_are_part_of_what_it_is(tiny: Tiny) -> N
 
 def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None:
     inputs = prepare(tiny.config)
-    wanting = dataclasses.replace(tiny.config, annotators=["gold_likelihood"])
-    (problem,) = check_reader(wanting, inputs.datasets)
-    assert problem == (
-        "reader.kind: the kind gold_likelihood needs loglikelihood, which echo does not support; "
-        "fid, ipa, causal, vllm can"
-    )
-    judged = dataclasses.replace(tiny.config, annotators=["llm_relevance"], judge=JudgeConfig(kind="echo"))
-    (problem,) = check_reader(judged, inputs.datasets)
-    assert problem.startswith(
-        "judge.kind: the kind relevance needs loglikelihood, which echo does not support;"
-    )
+    texts, judge = "fid, ipa, causal, vllm", JudgeConfig(kind="echo")
+    for role, annotator, kind, able in (
+        ("reader", "gold_likelihood", "gold_likelihood", texts),
+        ("reader", "usable", "no_response", f"{texts}, served"),
+        ("judge", "llm_relevance", "relevance", f"{texts}, served"),
+    ):
+        (problem,) = check_reader(
+            tiny.with_config(annotators=[annotator], judge=judge).config, inputs.datasets
+        )
+        needs = f"{role}.kind: the kind {kind} needs loglikelihood, which echo does not support"
+        assert problem == f"{needs}; {able} can"
 
 
 # --- models that answer wrongly ---

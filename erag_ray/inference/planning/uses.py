@@ -68,9 +68,9 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     except ValueError as error:
         raise error if isinstance(error, InputError) else InputError([f"reader.prompt: {error}"]) from error
     if form.method not in backend.supports:
-        what = f"the kind {kind.name} needs {form.method}"
-        text = f"{kind.role}.kind: {what}, which {model_config.kind} does not support; {kinds_supporting(form)} can"
-        raise InputError([text])
+        others = kinds_supporting(lambda scores: kind.build(dataclasses.replace(case, scores_texts=scores)))
+        text = f"the kind {kind.name} needs {form.method}, which {model_config.kind} does not support; {others} can"
+        raise InputError([f"{kind.role}.kind: {text}"])
     with _problems_named_after(kind):
         model, name = _model(_model_config(model_config, form))
         with checking(f"reader.kind: {model.config.kind}: check", type(model)):
