@@ -1,7 +1,7 @@
 """Messages to the user by `logging`: one logger for each module, all below the package's own.
 
-A job shows the messages of level INFO on standard error. A program that imports the package shows them by
-``logging.basicConfig(level=logging.INFO, format="%(message)s")``, or as it likes.
+A job, started from Python too, shows the messages of level INFO on standard error. With ``progress=False`` a
+program gets them by ``logging.basicConfig(level=logging.INFO, format="%(message)s")``, or as it likes.
 """
 
 from __future__ import annotations
