@@ -405,7 +405,9 @@ def test_the_limit_of_a_batch_is_by_the_slowest_one_before_it(monkeypatch: pytes
 def test_served_models_have_limits_of_their_own_unless_the_job_sets_one() -> None:
     lines = []
     for kind, seconds in [("echo", "auto"), ("served", "auto"), ("served", 90.0), ("echo", None)]:
-        work: Any = types.SimpleNamespace(config=ReaderConfig(kind=kind), model="", forms=())
+        work: Any = types.SimpleNamespace(
+            config=ReaderConfig(kind=kind), model="", forms=(), may_all_fail=False
+        )
         config = JobConfig(max_batch_seconds=seconds)
         arguments = pool.actor_arguments(work, config, "job", pool.Pool(size=1, num_cpus=1, num_gpus=0))
         lines.append(watchdog.described_limit(arguments["max_batch_seconds"]))
