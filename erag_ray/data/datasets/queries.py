@@ -22,7 +22,7 @@ from erag_ray.data.datasets.triviaqa import read_triviaqa
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import DOCUMENT_IDS, lookalikes, numbering_fault, shown
 from erag_ray.data.files.jsonl import Paths, Record, listed
-from erag_ray.data.files.records import read_records
+from erag_ray.data.files.records import TABS, read_records
 from erag_ray.data.files.squad import is_squad, read_squad
 from erag_ray.measures.scores import ENGLISH, check_language, has_word, normalize_answer
 from erag_ray.store.schemas import FACTS, PROVENANCE, QUERIES, SLICES
@@ -132,7 +132,7 @@ def load_queries(
                     loading.add(with_fields(record, fields), "plain")
                 else:
                     loading.add(record, *formats_of(record))
-            new = loading.questions[num_known:]
+            new = loading.questions[num_known:] if TABS.search(path) else []
             if new and all(question.is_unnamed and _LIKE_ID.fullmatch(question.text) for question in new):
                 text = f"{path}: questions like {shown(new[0].text)} are ids. Two columns are question and answers,"
                 diagnostics.error("ids for questions", f"{text} three are id, question and answers")

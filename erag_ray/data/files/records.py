@@ -17,7 +17,7 @@ from erag_ray.store.files import ROW
 from erag_ray.store.huggingface import dataset_rows, is_dataset
 
 _OTHER_NAMES = {*TEXT_KEYS, "query", "answer", "golden_answers", "passage"}
-_TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
+TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
 TABLE = re.compile(r"\.(tsv|csv)(\.gz)?$", re.IGNORECASE)
 AS_PARQUET = "Write it as Parquet, by polars.read_csv(FILE, separator=',').write_parquet('FILE.parquet')"
 """What to do with a table of text in a form that is not read."""
@@ -46,7 +46,7 @@ def read_records(
         rows = None if file is None else file.collect(file.frame)
         for values in () if rows is None else rows.iter_rows(named=True):
             yield Record(values, path, values.pop(ROW), diagnostics)
-    elif columns and _TABS.search(path):
+    elif columns and TABS.search(path):
         yield from _tab_rows(path, diagnostics, columns)
     elif TABLE.search(path) and text_start(path)[:1] not in ("{", "[", ""):
         diagnostics.error(f"wrong {path}", f"{path}: a table of text, which is not read here. {AS_PARQUET}")
