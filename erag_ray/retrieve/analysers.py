@@ -36,7 +36,7 @@ class English:
     settings = f"NFC, lower case, {WORD.pattern}, stop words of Lucene's English analyser, Snowball's English stemmer"
 
     def __init__(self) -> None:
-        self._stem = functools.cache(Stemmer.Stemmer("english").stemWord)
+        self._stem = functools.lru_cache(1 << 18)(Stemmer.Stemmer("english").stemWord)
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
         clean = (unicodedata.normalize("NFC", text).replace(CURLY_APOSTROPHE, "'").lower() for text in texts)

@@ -111,16 +111,10 @@ class CausalModel(LocalModel):
         prompt = request.form.prompt
         parts = pieces(prompt, request.question, request.passages)
         if not prompt.is_chat:
-            return [*([Piece("template", self._start)] if self._start else []), *parts]
+            return [*([Piece("template", self.pieces.start)] if self.pieces.start else []), *parts]
         before, after = self._chat_frame(prompt, has_passages=bool(request.passages))
         # the chat template and the start of the prompt are tokenized as one text
         return [*join_pieces([before, *parts]), after]
-
-    @functools.cached_property
-    def _start(self) -> str:
-        """Return the control tokens that the tokenizer puts before a text: its start, in GLM two."""
-        ids = itertools.takewhile(self.pieces.control_ids.__contains__, self.tokenizer("a")["input_ids"])
-        return "".join(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def _chat_frame(self, prompt: Prompt, *, has_passages: bool) -> tuple[Piece, Piece]:
         """Return the text of the chat template before and after the user's message."""

@@ -59,6 +59,12 @@ class PieceTokenizer:
             self._whole = self._plain = _after(self._whole, before)
         self._template = functools.lru_cache(MAX_TEMPLATES)(lambda text: library([text])[0])
 
+    @functools.cached_property
+    def start(self) -> str:
+        """Return the control tokens that the tokenizer puts before a text: none, its start token, or in GLM two."""
+        ids = itertools.takewhile(self.control_ids.__contains__, self.tokenizer("a")["input_ids"])
+        return "".join(self.tokenizer.convert_ids_to_tokens(list(ids)))
+
     def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
         """Return the token ids of every piece of every prompt; each distinct piece is tokenized once."""
         if self._adds_blank:
@@ -68,8 +74,8 @@ class PieceTokenizer:
         return [[ids[piece] for piece in pieces] for pieces in prompts]
 
     def _marked(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Return pieces with `BEFORE` in front of all but the first, or the first after a start token."""
-        num_first = 2 if pieces[0].text == self.tokenizer.bos_token else 1
+        """Return pieces with `BEFORE` in front of all but the first, or the first after its `start`."""
+        num_first = 2 if self.start and pieces[0].text == self.start else 1
         return [*pieces[:num_first], *(Piece(kind, BEFORE + text) for kind, text in pieces[num_first:])]
 
     def _encode(self, pieces: Sequence[Piece]) -> list[Ids]:

@@ -655,7 +655,7 @@
     el("span", {}, "● useful"), el("span", {}, "◐ in part"), el("span", {}, "○ not useful"), el("span", {}, "▲ gain"), el("span", {}, "▼ harm"), el("span", {}, "★ gold passage"),
     record.answers.length && about.texts !== "none" ? el("span", {}, el("mark", {}, "gold answer")) : "");
 
-  // --- the reader's prompt, as erag_ray/requests/prompts.py fills it ---
+  // --- the reader's prompt, as erag_ray/prompts/prompt.py fills it ---
 
   const withoutEnd = template => template.replace(/ +$/, "");
   const filled = (template, values) => template.replace(/\{\{|\}\}|\{(\w+)\}/g, (mark, name) => mark === "{{" ? "{" : mark === "}}" ? "}" : values[name] ?? "");
