@@ -104,7 +104,7 @@ def results_of(answers: Answers) -> Results:
         for (run, depth), values in answers.items()
     ]
     utility = pl.concat(parts).with_columns(pl.col("value").fill_nan(None))
-    schema = pl.DataFrame(UTILITY.empty()).schema
+    schema = UTILITY.empty().schema
     questions = {"question": "?", "answers": [["a"]] * count, "dataset": "d", "score": "exact_match"}
     queries = pl.DataFrame({"query_id": ids, **questions}).select(QUERIES.columns.names)
     settings = Settings(

@@ -136,7 +136,7 @@ EVIDENCE = Evidence(
         orient="row",
     ),
     corpus=PAIRS.select("doc_id", page_id=pl.lit("p"), title=pl.lit(""), text=pl.lit("")),
-    provenance=pl.DataFrame(PROVENANCE.empty()),
+    provenance=PROVENANCE.empty(),
     values={
         ANSWER: PAIRS.with_columns(reader=pl.lit("m"), value=pl.Series(["Ann", "Bob", "Eve", None])),
         NO_RESPONSE: PAIRS.with_columns(reader=pl.lit("m"), value=pl.Series([0.1, 0.4, 0.1, 0.2])),

@@ -40,7 +40,7 @@ from erag_ray.support.errors import InputError
 
 def test_clusters_of_one_question_each_change_nothing() -> None:
     asked = queries(*((f"q{place:02}", "d", "s") for place in range(40)))
-    lists, scores = pl.DataFrame(PER_QUERY.empty()), pl.DataFrame(UTILITY.empty())
+    lists, scores = PER_QUERY.empty(), UTILITY.empty()
     (plain,) = by_dataset([lists], scores, asked, settings_of())
     for names in (pl.col("query_id"), pl.lit(None, pl.String)):
         each = settings_of(clusters=asked.select("query_id", cluster=names))

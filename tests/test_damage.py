@@ -90,7 +90,6 @@ OF_TABLES = [
     without("table"),
     wrong("parts", None),
     wrong("parts", ["part-00000.parquet"]),
-    wrong("parts", {}),
     wrong("config", None),
     wrong("config", []),
     wrong("inputs", "none"),
@@ -360,7 +359,7 @@ def test_a_damaged_note_of_a_block_counts_as_one_without_requests(
     tmp_path: pathlib.Path, content: str
 ) -> None:
     store = ResponseStore(str(tmp_path), "echo")
-    attempt = Attempt(store, "job", PENDING.empty())
+    attempt = Attempt(store, "job", PENDING.columns.empty_table())
     attempt.write_running()
     notes = tmp_path / "responses" / "echo" / "_attempts" / "job"
     (note,) = (path for path in notes.iterdir() if path.is_file())

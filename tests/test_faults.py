@@ -47,7 +47,6 @@ from erag_ray.models.local.memory import is_out_of_memory
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.models.local.process import is_gpu_lost
 from erag_ray.prompts.request import Response
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import LABELS, REQUESTS
 from erag_ray.store.tables import TableStore
@@ -201,7 +200,7 @@ def attempts(folder: pathlib.Path, block: pa.Table, most: int = 20) -> int:
 
 def stored(folder: pathlib.Path, reader: ReaderConfig = POISONED) -> pl.DataFrame:
     store = ResponseStore(str(folder), model_id(make_model(reader)))
-    return as_frame(
+    return pl.DataFrame(
         pa.concat_tables(store.folder.read_parquet(name) for name in store.folder.names(suffix=".parquet"))
     )
 
@@ -419,7 +418,7 @@ def fail_one(tiny: Tiny, kind: str) -> None:
     asked = requests.filter(pl.col("query_id") == "q1", pl.col("doc_ids") == ["d1"]).select(KEY_COLUMNS)
     store = ResponseStore(tiny.config.cache_dir, next(iter(os.listdir(f"{tiny.config.cache_dir}/responses"))))
     (name,) = store.folder.names(suffix=".parquet")
-    rows = as_frame(store.folder.read_parquet(name))
+    rows = pl.DataFrame(store.folder.read_parquet(name))
     is_it = pl.struct(KEY_COLUMNS) == asked.to_struct()[0]
     broken = rows.with_columns(
         output=pl.when(~is_it).then("output"),

@@ -39,7 +39,7 @@ Row = dict[str, Any]
 def frame(schema: TableSchema, rows: Sequence[Row], **constant: object) -> pl.DataFrame:
     """A table that conforms to its schema; what no row says is ``constant``, or null."""
     full = [{**dict.fromkeys(schema.columns.names), **constant, **row} for row in rows]
-    table = pl.DataFrame(full, schema=pl.DataFrame(schema.empty()).schema)
+    table = pl.DataFrame(full, schema=schema.empty().schema)
     conform(table, schema)
     return table
 

@@ -122,7 +122,7 @@ def test_outputs_at_the_limit() -> None:
     assert counts_of(described(["long"], ["x"], tokens=8, most=None)[0])["num_at_limit"] is None
 
 
-NO_DEPTHS = pl.DataFrame(BEST_DEPTHS.empty())
+NO_DEPTHS = BEST_DEPTHS.empty()
 
 
 def warned(outputs: list[str | None], answers: list[str], **settings: object) -> str:

@@ -45,7 +45,6 @@ from erag_ray.models.served import bounded, limits
 from erag_ray.models.served import client as client_module
 from erag_ray.models.served.model import ServedModel
 from erag_ray.prompts.request import Form, Request, Response
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import COSTS
 from erag_ray.store.tables import TableStore
@@ -69,7 +68,7 @@ def stored(folder: pathlib.Path) -> pl.DataFrame:
     """All responses in a store."""
     names = [path.parent.name for path in folder.glob("responses/*/*.parquet")]
     store = ResponseStore(str(folder), names[0] if names else "none")
-    tables = [as_frame(store.folder.read_parquet(name)) for name in store.folder.names(suffix=".parquet")]
+    tables = [pl.DataFrame(store.folder.read_parquet(name)) for name in store.folder.names(suffix=".parquet")]
     return pl.concat(tables) if tables else pl.DataFrame({"output": []})
 
 

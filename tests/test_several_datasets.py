@@ -48,7 +48,7 @@ def made_up(datasets: list[str], value: float, low: float, high: float) -> pl.Da
         for measure in ("P", "Success")
         for statistic in ("kendall_tau_b", "spearman_rho")
     ]
-    return pl.DataFrame(rows, schema=pl.DataFrame(CORRELATIONS.empty()).schema)
+    return pl.DataFrame(rows, schema=CORRELATIONS.empty().schema)
 
 
 def printed(table_: Table, width: int) -> list[str]:

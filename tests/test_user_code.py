@@ -34,7 +34,6 @@ from erag_ray.models import Isolation, Rendered, make_model, model_id, render_is
 from erag_ray.models.isolation import ERRORS_IN_A_ROW
 from erag_ray.prompts.request import Passage, Request, Response
 from erag_ray.retrieve.stage import make_runs
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import LABELS, UTILITY
 from erag_ray.store.tables import TableStore
@@ -338,7 +337,7 @@ def test_what_was_answered_before_a_model_cannot_go_on_is_written(tmp_path: path
     (folder,) = tmp_path.glob("responses/*")
     store = ResponseStore(str(tmp_path), folder.name)
     (file,) = store.folder.names(suffix=".parquet")
-    written = as_frame(store.folder.read_parquet(file))
+    written = pl.DataFrame(store.folder.read_parquet(file))
     assert written["output"].count() == 12
     assert written["error_kind"].count() == ERRORS_IN_A_ROW
     assert store.keys().height == 12  # the errors are run again

@@ -32,7 +32,6 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.report.build import build_report
 from erag_ray.store.schemas import CORPUS, PROVENANCE
 from erag_ray.measures.scores import score_named
-from erag_ray.store.folder import as_frame
 
 assert compute("Worst", list_ideal([[1.0, 0.5], [0.0, 1.0]]), 2).tolist() == [0.5, 0.0]
 
@@ -43,7 +42,7 @@ pairs = pl.DataFrame({"query_id": ["q1", "q1"], "doc_id": ["d1", "d2"]})
 texts = pl.DataFrame({"doc_id": ["d1", "d2"], "text": ["brief", "a text of more than 25 characters"]})
 corpus = texts.select("doc_id", page_id=pl.lit(None, pl.String), title=pl.lit(""), text="text")
 row = {"query_id": "q1", "dataset": "nq", "question": "who", "answers": ["Ann"], "score": "exact_match"}
-queries, provenance = pl.DataFrame([row]), as_frame(PROVENANCE.empty())
+queries, provenance = pl.DataFrame([row]), PROVENANCE.empty()
 evidence = Evidence(pairs=pairs, queries=queries, corpus=corpus, provenance=provenance)
 assert annotate("short", evidence)["label"].to_pylist() == [1.0, 0.0]
 
@@ -60,7 +59,7 @@ assert ANALYSIS in ANALYSES
 assert all_tables()["first_useful"] == ANALYSIS.schema
 mean = {"dataset": "nq", "reader": "r", "score": "exact_match", "annotator": "end_to_end", "run_id": "A"}
 mean |= {"depth": 2, "measure": "exact_match", "cutoff": 2, "ideal": "any", "mean": 1.0, "num_queries": 1}
-means = pl.DataFrame([mean | {"num_dropped": 0, "num_estimated": 0}], schema=as_frame(MEANS.empty()).schema)
+means = pl.DataFrame([mean | {"num_dropped": 0, "num_estimated": 0}], schema=MEANS.empty().schema)
 report = build_report(Results(tables={"means": means, "first_useful": made}))
 assert not report.failures
 parts = {part.name for section in report.sections for part in section.parts}

@@ -140,7 +140,7 @@ def cell_columns(cells: pl.DataFrame, queries: pl.DataFrame, settings: Settings)
         )
         for measure, value in measures.items()
     ]
-    return by_dataset(values, pl.DataFrame(UTILITY.empty()), queries, settings)
+    return by_dataset(values, UTILITY.empty(), queries, settings)
 
 
 def of_measure(dataset: DatasetColumns, measure: str) -> list[NamedColumn]:

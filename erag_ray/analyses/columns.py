@@ -198,6 +198,6 @@ def table_of(rows: Sequence[tuple[object, ...] | Mapping[str, object]], schema: 
     Raises:
         ValueError: they do not conform to it.
     """
-    table = pl.DataFrame(rows, schema=pl.DataFrame(schema.empty()).schema, orient="row")
+    table = pl.DataFrame(rows, schema=schema.empty().schema, orient="row")
     conform(table, schema)
     return table

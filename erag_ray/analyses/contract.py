@@ -22,7 +22,6 @@ from erag_ray.config.job import JobConfig
 from erag_ray.extensions import requested
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.inputs.reader_sample import sampled_queries
-from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import LABELS, QUERIES, UTILITY, TableSchema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.progress import StageProgress
@@ -208,7 +207,7 @@ class Results:
 
     def __getitem__(self, schema: TableSchema) -> pl.DataFrame:
         """Return a table; one that is missing is empty."""
-        return self.tables.get(schema.name, as_frame(schema.empty()))
+        return self.tables.get(schema.name, schema.empty())
 
     def config(self, schema: TableSchema) -> Mapping[str, Any]:
         """Return the settings that a table was made with; empty if they are not known."""

@@ -16,7 +16,6 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.inputs.dependencies import SAMPLE_KEYS, end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.inputs.settings import check_evaluation, scores_of
-from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import CLUSTERS, LABELS, UTILITY, TableSchema
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure, stale
 from erag_ray.store.tables import TableStore
@@ -113,7 +112,7 @@ def _make(
     parts = analysis.make(evaluation, at)
     if analysis.schema != PER_QUERY:
         # values of lists are many; other tables are sealed as one part
-        parts = [pl.concat([as_frame(analysis.schema.empty()), *parts])]
+        parts = [pl.concat([analysis.schema.empty(), *parts])]
     for number, part in enumerate(parts):
         at.text = f"{number:,} parts, " if number else at.text
         append(analysis.schema, part)

@@ -29,7 +29,6 @@ from erag_ray.inputs.tables import resolve_gold
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
 from erag_ray.store.fingerprints import file_stamp
-from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import RUNS, UTILITY, conform, table_schema
 from erag_ray.store.stages.stage import Append, Stage, ensure
 from erag_ray.store.tables import TableStore
@@ -131,11 +130,11 @@ def hit_values(
         QUERIES; and run_id, query_id, cutoff, value (null: a document within the cutoff is not judged).
     """
     queries = applicable_queries(annotator, evidence)
-    labels, no_utility = as_frame(annotate(annotator, evidence)), as_frame(UTILITY.empty())
+    labels, no_utility = pl.DataFrame(annotate(annotator, evidence)), UTILITY.empty()
     eligible = {annotator: eligible_questions(annotator, queries, labels, no_utility)}
     settings = Settings(depths=[max(cutoffs)], measures=["Success"], cutoffs=cutoffs, ideals=(OWN_LIST,))
     parts = per_query_parts(labels, runs, eligible, queries, settings)
-    values = pl.concat([as_frame(PER_QUERY.empty()), *parts])
+    values = pl.concat([PER_QUERY.empty(), *parts])
     return queries, values.select(*LIST, "cutoff", "value")
 
 

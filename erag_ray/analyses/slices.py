@@ -51,7 +51,7 @@ def slices_of(evaluation: contract.Evaluation) -> pl.DataFrame:
         known_slice(cells) if name == KNOWN else slices.filter(slice=name)
         for name in evaluation.settings.slices
     ]
-    return pl.concat([pl.DataFrame(SLICES.empty()), *parts])
+    return pl.concat([SLICES.empty(), *parts])
 
 
 def with_slices(dataset: DatasetColumns, slices: pl.DataFrame) -> Iterator[tuple[str, str, DatasetColumns]]:
@@ -86,7 +86,7 @@ def slice_means(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
         for name, value, columns in with_slices(whole, slices)
     ]
     names = SLICE_MEANS.columns.names
-    rows = pl.concat([pl.DataFrame(SLICE_MEANS.empty()), *(part.select(names) for part in parts)])
+    rows = pl.concat([SLICE_MEANS.empty(), *(part.select(names) for part in parts)])
     return pl.DataFrame(conform(rows, SLICE_MEANS))
 
 

@@ -47,7 +47,6 @@ from erag_ray.models.local.process import (
     set_threads,
 )
 from erag_ray.prompts.request import Failure, Form, Response
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, NOTES, ResponseStore, keys_digest
 from erag_ray.store.schemas import RESPONSES
 from erag_ray.support.errors import InputError, JobError
@@ -393,7 +392,7 @@ class ModelActor:
 
 def without(requests: pa.Table, keys: pl.DataFrame) -> pa.Table:
     """Return the rows of PENDING whose keys are not in ``keys``."""
-    numbered = as_frame(requests.select(KEY_COLUMNS)).with_row_index("row")
+    numbered = pl.DataFrame(requests.select(KEY_COLUMNS)).with_row_index("row")
     return requests.take(numbered.join(keys, on=KEY_COLUMNS, how="anti")["row"].sort().to_arrow())
 
 

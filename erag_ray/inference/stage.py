@@ -29,7 +29,6 @@ from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judgement
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.store.fingerprints import new_job_id
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 from erag_ray.store.schemas import COMMON_OUTPUTS, COSTS, OF_OUTPUTS, OUTPUTS, REQUESTS, RESPONSES
 from erag_ray.store.stages.stage import digests
@@ -81,7 +80,7 @@ class Finished:
     responses: pl.DataFrame
     judgements: pl.DataFrame | None = None
     """query_id, output, value?: the judge's scores of outputs, if there is a judge."""
-    costs: pl.DataFrame = dataclasses.field(default_factory=lambda: as_frame(COSTS.empty()))
+    costs: pl.DataFrame = dataclasses.field(default_factory=lambda: COSTS.empty())
     """COSTS since the job was started: of this stage, and of what was run before it."""
 
     @property
@@ -125,7 +124,7 @@ def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None =
     """
     if config.dry_run:
         raise InputError(["dry_run: this job has none, and would ask the reader; erag-ray compare has"])
-    costs = as_frame(COSTS.empty()) if earlier is None else earlier
+    costs = COSTS.empty() if earlier is None else earlier
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
     charged = costs
@@ -191,7 +190,7 @@ def _seal_responses(
     with stage_progress("looking up responses", show=config.progress):
         collected = {model_plan.id: _collect(config, model_plan) for model_plan in plan.plans}
         # a stage may have no requests: some annotators need no model
-        responses = pl.concat([as_frame(RESPONSES.empty()), *(entry[0] for entry in collected.values())])
+        responses = pl.concat([RESPONSES.empty(), *(entry[0] for entry in collected.values())])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
     spent = _costs(plan, done, job, samples)

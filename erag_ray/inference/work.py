@@ -25,7 +25,7 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference.planning.plan import StagePlan
 from erag_ray.models import Resources
 from erag_ray.prompts.request import Form
-from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.folder import Folder
 from erag_ray.store.responses import UNREADABLE, ResponseStore
 from erag_ray.store.schemas import COSTS
 
@@ -101,7 +101,7 @@ def cost_row(
 
 
 def cost_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
-    return pl.DataFrame(list(rows), schema=as_frame(COSTS.empty()).schema)
+    return pl.DataFrame(list(rows), schema=COSTS.empty().schema)
 
 
 def record_run(config: JobConfig, plan: StagePlan, costs: pl.DataFrame) -> pl.DataFrame:

@@ -154,7 +154,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         retrieval_seconds=seconds_of(needed),
         slices=loaded.slices,
         facts=loaded.facts,
-        clusters=pl.DataFrame(CLUSTERS.empty()),
+        clusters=CLUSTERS.empty(),
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
     )
@@ -294,7 +294,7 @@ def _sealed(config: JobConfig) -> Inputs:
     with stage_progress("loading sealed inputs", show=config.progress):
         settings = store.manifest(QUERIES)["config"]
         frames = {schema.name: store.read(schema) for schema in INPUT_TABLES}
-    empty = {schema.name: pl.DataFrame(schema.empty()) for schema in (SLICES, FACTS, CLUSTERS)}
+    empty = {schema.name: schema.empty() for schema in (SLICES, FACTS, CLUSTERS)}
     datasets = {name: Dataset(**fields) for name, fields in settings["datasets"].items()}
     return Inputs(**frames, **empty, datasets=datasets, notes=settings["notes"])
 
@@ -350,8 +350,8 @@ def _completed(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, i
         ensure(stage, store)
         return store.read(schema)
 
-    slices, facts = sealed(SLICES, {"slices": _paths(config)}, of_records=True), pl.DataFrame(FACTS.empty())
-    clusters, notes = pl.DataFrame(CLUSTERS.empty()), [*inputs.notes]
+    slices, facts = sealed(SLICES, {"slices": _paths(config)}, of_records=True), FACTS.empty()
+    clusters, notes = CLUSTERS.empty(), [*inputs.notes]
     if config.clusters is None:
         store.folder.delete_folder(CLUSTERS.name)
     else:

@@ -22,7 +22,6 @@ from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.kinds.relevance import RELEVANCE
 from erag_ray.store.fingerprints import frame_digests
-from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import DOCUMENT_OUTPUTS, FACT_LABELS, FACTS, LABELS
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure
 from erag_ray.store.tables import TableStore
@@ -84,7 +83,7 @@ def _make(
     check_scores(scoring, config)
     append(DOCUMENT_OUTPUTS, document_outputs(values, evidence.pairs))
     if annotators.uses(config.annotators, "facts"):
-        no_facts = as_frame(FACT_LABELS.empty())
+        no_facts = FACT_LABELS.empty()
         append(
             FACT_LABELS, pl.concat([no_facts, *map(annotators.fact_labels, _by_reader(evidence, {ANSWER}))])
         )
@@ -99,7 +98,7 @@ def document_outputs(values: Values, pairs: pl.DataFrame) -> pl.DataFrame:
     A list of one gold passage is not a pair, unless a run has the passage too.
     """
     if ANSWER not in values:
-        return as_frame(DOCUMENT_OUTPUTS.empty())
+        return DOCUMENT_OUTPUTS.empty()
     outputs = values[ANSWER].drop_nulls("doc_id").rename({"value": "output"})
     key = list(DOCUMENT_OUTPUTS.key)
     of_pairs = outputs.join(pairs, on=["query_id", "doc_id"], how="semi")
@@ -126,10 +125,10 @@ def label_by_reader(name: str, evidence: annotators.Evidence) -> pl.DataFrame:
     try:
         annotator = annotators.annotator_named(name)
         if "reader" not in annotator.fills:
-            return as_frame(annotators.annotate(name, evidence))
+            return pl.DataFrame(annotators.annotate(name, evidence))
         kinds = [kind for kind in {spec.kind for spec in annotator.requests} if kind in evidence.values]
-        parts = (as_frame(annotators.annotate(name, part)) for part in _by_reader(evidence, kinds))
-        return pl.concat([as_frame(LABELS.empty()), *parts])
+        parts = (pl.DataFrame(annotators.annotate(name, part)) for part in _by_reader(evidence, kinds))
+        return pl.concat([LABELS.empty(), *parts])
     except ValueError as error:
         raise InputError([f"annotators: {name}: {error}"]) from error
 

@@ -20,7 +20,6 @@ from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import needs_judgement
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import JUDGEMENTS, RESPONSES
 from erag_ray.store.stages.stage import judge_stage
@@ -66,7 +65,7 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
         ResponseStore(config.cache_dir, model_plan.id).lookup(model_plan.requests)[0]
         for model_plan in plan.plans
     ]
-    responses = pl.concat([as_frame(RESPONSES.empty()), *parts]).filter(pl.col("error").is_null())
+    responses = pl.concat([RESPONSES.empty(), *parts]).filter(pl.col("error").is_null())
     cached = Finished(plan=plan, requests=plan.requests, responses=responses)
     outputs = pl.concat([_outputs(config, cached), _pending_outputs(config, cached)])
     yield (

@@ -13,7 +13,6 @@ from erag_ray.analyses.every import all_tables, every_analysis
 from erag_ray.analyses.means import MEANS
 from erag_ray.extensions import installed
 from erag_ray.inference.output_tables import SINGLE_DOCUMENT
-from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import COSTS, LABELS, OF_OUTPUTS, OF_STAGES, QUERIES, UTILITY, TableSchema
 from erag_ray.store.stages.stage import EXPORT, JOB_STAGES, judge_stage, stale
 from erag_ray.store.tables import MANIFEST, TableStore, read_manifest
@@ -75,7 +74,7 @@ class _Loading:
     def _frame(
         self, schema: TableSchema, stages: Sequence[Mapping[str, Any]], *, is_needed: bool
     ) -> pl.DataFrame:
-        root, empty = self.store.folder.root.rstrip("/"), as_frame(schema.empty())
+        root, empty = self.store.folder.root.rstrip("/"), schema.empty()
         of_stages = schema in OF_STAGES
         stores = [TableStore(f"{root}/{stage['stage']}") for stage in stages] if of_stages else [self.store]
         sealed = [store for store in stores if store.is_sealed(schema)]

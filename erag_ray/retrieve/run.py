@@ -19,7 +19,7 @@ from erag_ray.data.runs.entries import as_entries
 from erag_ray.data.runs.orders import rising_fault
 from erag_ray.retrieve.lists import LIST_COLUMNS, PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
 from erag_ray.store.fingerprints import code_stamp, fingerprint, provenance_of_code
-from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import RUNS, conform
 from erag_ray.store.sharded_tasks import Do
 from erag_ray.store.tables import TableStore, whole_manifest
@@ -294,7 +294,7 @@ def _with_brought(lists: pl.DataFrame) -> pa.Table:
 def read_run(path: str, run_id: str) -> pl.DataFrame:
     """Return the documents of a sealed run: RUNS, with texts and latencies if its retriever brings them."""
     folder, _, name = path.rpartition("/")
-    lists = as_frame(Folder(folder).read_parquet(name)).filter(pl.col("rank") > 0)
+    lists = pl.DataFrame(Folder(folder).read_parquet(name)).filter(pl.col("rank") > 0)
     return as_entries(lists, run_id)
 
 

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.folder import Folder
 from erag_ray.support.uris import is_uri
 
 # each buffer is one request to an object store, which takes as long for a few bytes as for a megabyte
@@ -63,7 +63,7 @@ def scan_file(path: str) -> pl.LazyFrame:
     if not is_uri(path):
         return pl.scan_parquet(path, glob=False).drop(ROW, strict=False).with_row_index(ROW, offset=1)
     with _as_os_error(path), _remote(path) as file:
-        schema = as_frame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
+        schema = pl.DataFrame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
 
     def batches(
         columns: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _: int | None
@@ -74,7 +74,9 @@ def scan_file(path: str) -> pl.LazyFrame:
             for batch in pq.ParquetFile(file).iter_batches(columns=[name for name in names if name != ROW]):
                 end = min(start + batch.num_rows, start + batch.num_rows if num_rows is None else num_rows)
                 numbers = pl.Series(ROW, range(start + 1, end + 1), dtype=pl.get_index_type())
-                rows = as_frame(pa.Table.from_batches([batch.slice(0, end - start)])).with_columns(numbers)
+                rows = pl.DataFrame(pa.Table.from_batches([batch.slice(0, end - start)])).with_columns(
+                    numbers
+                )
                 yield (rows if predicate is None else rows.filter(predicate)).select(names)
                 if (start := end) == num_rows:
                     return

@@ -13,7 +13,6 @@ import urllib.parse
 import uuid
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -306,10 +305,3 @@ def sync(path: str | os.PathLike[str]) -> None:
             raise
     finally:
         os.close(number)
-
-
-def as_frame(table: pa.Table) -> pl.DataFrame:
-    """Convert an Arrow table to a Polars frame, without a copy if possible."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from erag_ray.store.folder import TORN, Folder, as_frame
+from erag_ray.store.folder import TORN, Folder
 from erag_ray.store.lease import LEASES, Lease, fields_of, is_leased, read_sign
 from erag_ray.store.schemas import RESPONSES, conform
 from erag_ray.store.tables import read_back
@@ -186,7 +186,7 @@ class ResponseStore:
             device = (table.schema.metadata or {}).get(DEVICE)
             text = device and device.decode()
             devices.append(pl.repeat(text, table.num_rows, dtype=pl.Categorical, eager=True))
-        frame = as_frame(pa.concat_tables(tables))
+        frame = pl.DataFrame(pa.concat_tables(tables))
         return frame.with_columns(device=pl.concat(devices)).select(columns)
 
     def repair(self) -> list[str]:

@@ -13,8 +13,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from erag_ray.store.folder import as_frame
-
 STRING = pa.large_string()
 STRINGS = pa.large_list(STRING)
 ROWS = pa.large_list(pa.int32())
@@ -64,9 +62,9 @@ class TableSchema:
     columns: pa.Schema
     key: tuple[str, ...]
 
-    def empty(self) -> pa.Table:
+    def empty(self) -> pl.DataFrame:
         # unlike Schema.empty_table it does not import pandas
-        return pa.Table.from_batches([], schema=self.columns)
+        return pl.DataFrame(pa.Table.from_batches([], schema=self.columns))
 
 
 def table_schema(name: str, columns: str, **types: pa.DataType) -> TableSchema:
@@ -199,7 +197,7 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
         if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
             raise ValueError(f"table {schema.name}: column {field.name} holds NaN; 'not judged' is null")
     if unique:
-        keys = as_frame(result.select(list(schema.key)))
+        keys = pl.DataFrame(result.select(list(schema.key)))
         repeated = keys.filter(keys.is_duplicated())
         if repeated.height:
             example = repeated.row(0, named=True)

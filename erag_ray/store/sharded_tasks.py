@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from erag_ray.store.folder import TORN, Folder, as_frame
+from erag_ray.store.folder import TORN, Folder
 from erag_ray.store.tables import read_back
 from erag_ray.support.errors import InputError
 from erag_ray.support.progress import counted
@@ -74,7 +74,7 @@ def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
         InputError: it is not there or not whole.
     """
     try:
-        return as_frame(folder.read_parquet(*names))
+        return pl.DataFrame(folder.read_parquet(*names))
     except (OSError, pa.ArrowException) as error:
         raise _damaged(folder, names, error) from error
 
@@ -83,7 +83,7 @@ def read_whole_frames(folder: Folder, below: str, schema: pl.Schema) -> Iterator
     """Yield the frames in a folder, by name; a damaged one, or one with other columns, is set aside and reported."""
     for name in sorted(folder.names(below, suffix=".parquet")):
         try:
-            yield as_frame(folder.read_parquet(below, name)).match_to_schema(schema)
+            yield pl.DataFrame(folder.read_parquet(below, name)).match_to_schema(schema)
         except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             folder.read_bytes(below, name)  # raises where it is the disk that fails, and not the file
             folder.set_aside(below, name)

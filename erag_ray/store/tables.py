@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from erag_ray.store.fingerprints import fingerprint, provenance_of_code, stable
-from erag_ray.store.folder import TORN, Folder, as_frame
+from erag_ray.store.folder import TORN, Folder
 from erag_ray.store.lease import check_lease
 from erag_ray.store.schemas import TableSchema, conform
 from erag_ray.support.errors import InputError
@@ -144,12 +144,10 @@ class TableStore:
         manifest = self.manifest_if_whole(schema)
         if manifest is None or made_from is None or manifest.get("made_from") != made_from:
             return False
-        parts = (self._part(schema, name, digest) for name, digest in manifest["parts"].items())
         try:
-            num_rows = sum(pq.read_metadata(pa.BufferReader(data)).num_rows for data in parts)
+            return all(self._sealed_parts(schema, manifest))
         except InputError:
             return False
-        return bool(num_rows == manifest["num_rows"])
 
     def digest(self, schema: TableSchema) -> str:
         """Return the fingerprint of a sealed table's content, which does not depend on its inputs.
@@ -167,37 +165,28 @@ class TableStore:
             FileNotFoundError: the table is not sealed.
             InputError: its files have changed since, or are of another version, with other columns.
         """
-        manifest = self.manifest(schema)
-        tables = [self._read_part(schema, name, digest) for name, digest in manifest["parts"].items()]
-        whole = as_frame(pa.concat_tables([schema.empty(), *tables]))
-        if whole.height != manifest["num_rows"]:
-            raise _damaged(self.folder.at(schema.name, MANIFEST), f"its parts have {whole.height} rows")
-        return whole
+        return pl.concat([schema.empty(), *self.read_parts(schema)], rechunk=True)
 
     def read_parts(self, schema: TableSchema) -> Iterator[pl.DataFrame]:
         """Yield the parts of a sealed table in the order in which they were appended; raises as `read`."""
-        for name, digest in self.manifest(schema)["parts"].items():
-            yield as_frame(self._read_part(schema, name, digest))
+        for data in self._sealed_parts(schema, self.manifest(schema)):
+            try:
+                table = conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
+            except ValueError as error:
+                text = f"sealed by another version: {error}. Run the job that writes it again"
+                raise InputError([f"{self.folder.at(schema.name)}: {text}"]) from error
+            yield pl.DataFrame(table)
 
-    def _read_part(self, schema: TableSchema, name: str, digest: str) -> pa.Table:
-        data = self._part(schema, name, digest)
-        try:
-            return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
-        except ValueError as error:
-            text = f"sealed by another version: {error}. Run the job that writes it again"
-            raise InputError([f"{self.folder.at(schema.name)}: {text}"]) from error
-
-    def _part(self, schema: TableSchema, name: str, digest: str) -> bytes:
-        path = self.folder.at(schema.name, name)
-        try:
-            data = self.folder.read_bytes(schema.name, name)
-        except FileNotFoundError as error:
-            text = f"table {schema.name}: {path} is missing. Run the job that writes it again"
-            raise InputError([text]) from error
-        if hashlib.sha256(data).hexdigest() != digest:
-            text = f"table {schema.name}: {path} is not what was sealed. Run the job that writes it again"
-            raise InputError([text])
-        return data
+    def _sealed_parts(self, schema: TableSchema, manifest: Mapping[str, Any]) -> Iterator[bytes]:
+        for name, digest in manifest["parts"].items():
+            text = f"table {schema.name}: {self.folder.at(schema.name, name)}"
+            try:
+                data = self.folder.read_bytes(schema.name, name)
+            except FileNotFoundError as error:
+                raise InputError([f"{text} is missing. Run the job that writes it again"]) from error
+            if hashlib.sha256(data).hexdigest() != digest:
+                raise InputError([f"{text} is not what was sealed. Run the job that writes it again"])
+            yield data
 
 
 @dataclass

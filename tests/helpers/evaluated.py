@@ -18,7 +18,7 @@ from erag_ray.store.schemas import QUERIES, UTILITY, conform
 
 
 def framed(rows: Sequence[tuple[object, ...]], schema: object) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=pl.DataFrame(schema.empty()).schema, orient="row")  # type: ignore[attr-defined]
+    return pl.DataFrame(rows, schema=schema.empty().schema, orient="row")  # type: ignore[attr-defined]
 
 
 def settings(**changes: object) -> Settings:
@@ -45,7 +45,7 @@ def queries(*rows: tuple[str, str, str], answers: Sequence[str] = ("paris",)) ->
 
 def everywhere(labels: pl.DataFrame, queries: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """All annotators were asked about all questions."""
-    utility = pl.DataFrame(UTILITY.empty())
+    utility = UTILITY.empty()
     return {name: eligible_questions(name, queries, labels, utility) for name in labels["annotator"].unique()}
 
 

@@ -286,7 +286,7 @@ def test_rows_come_sorted_whatever_the_order_of_the_evidence(name: str) -> None:
 @pytest.mark.parametrize("name", ANNOTATORS)
 def test_no_pairs_give_no_labels(name: str) -> None:
     nothing = answered(answers(), pairs=PAIRS.clear())
-    assert annotate(name, nothing).equals(LABELS.empty())
+    assert annotate(name, nothing).equals(LABELS.columns.empty_table())
 
 
 def test_unknown_ids_and_repeated_pairs_are_errors() -> None:

@@ -17,7 +17,7 @@ from erag_ray.analyses.complements import COMPLEMENT_QUANTITIES, complements
 from erag_ray.measures.agreement import wilson_interval
 from erag_ray.store.schemas import LABELS, RUNS, SLICES, UTILITY
 
-NONE = pl.DataFrame(SLICES.empty())
+NONE = SLICES.empty()
 
 
 def tables_of(*names: str) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

@@ -278,7 +278,7 @@ def test_the_table_of_latencies_has_median_and_95th_percentile() -> None:
         "measure": "",
         "cutoff": 0,
     }
-    means = pl.DataFrame(MEANS.empty()).clear()
+    means = MEANS.empty().clear()
     rows = pl.DataFrame(utility).with_columns(pl.lit(value).alias(name) for name, value in fixed.items())
     means = pl.concat([means, rows.cast({"depth": pl.Int32, "cutoff": pl.Int32})], how="diagonal")
     given = results(means=means, queries=queries, retrieval_seconds=seconds)

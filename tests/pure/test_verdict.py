@@ -34,8 +34,8 @@ from erag_ray.report.build import build_report, views_of
 from erag_ray.store.schemas import COSTS, OUTPUTS
 
 Utilities = Mapping[tuple[str, int], Sequence[float | None]]
-NO_OUTPUTS = pl.DataFrame(OUTPUTS.empty())
-NO_COSTS = pl.DataFrame(COSTS.empty())
+NO_OUTPUTS = OUTPUTS.empty()
+NO_COSTS = COSTS.empty()
 
 
 def tables_of(utility: Utilities, labels: Mapping[str, Utilities] | None = None, **more: Any) -> Results:

@@ -20,7 +20,6 @@ from erag_ray.config.job import JobConfig
 from erag_ray.inputs.dependencies import sample_settings
 from erag_ray.inputs.settings import evaluation_notes
 from erag_ray.measures.lists import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
-from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema
 from erag_ray.support.numba_jit import in_threads
 from erag_ray.support.progress import StageProgress
@@ -147,7 +146,7 @@ def uses_ideal(name: str) -> bool:
 def _as_table(group: LabelGroup, columns: Sequence[ListValues]) -> pl.DataFrame:
     """PER_QUERY of columns, one below the other."""
     ids, height = group.queries["query_id"], group.queries.height
-    schema = as_frame(PER_QUERY.empty()).select("run_id", "depth", "measure", "cutoff", "ideal").schema
+    schema = PER_QUERY.empty().select("run_id", "depth", "measure", "cutoff", "ideal").schema
     names = pl.DataFrame([name for name, _ in columns], schema=schema, orient="row")
     rows = np.repeat(np.arange(len(columns)), height)
     values = np.concatenate([np.empty(0), *(column for _, column in columns)])

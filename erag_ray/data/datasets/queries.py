@@ -31,7 +31,7 @@ from erag_ray.support.registry import find
 from erag_ray.support.user_code import checking, is_user_code
 
 COLUMNS = {
-    **{table.name: pl.DataFrame(table.empty()).schema for table in (QUERIES, PROVENANCE, SLICES, FACTS)},
+    **{table.name: table.empty().schema for table in (QUERIES, PROVENANCE, SLICES, FACTS)},
     "page_sets": pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()}),
     "evidence": pl.Schema({"query_id": pl.String(), "span": pl.String()}),
 }

@@ -73,7 +73,7 @@ def load_outputs(
     for (name,), ranked in entries.group_by("run_id", maintain_order=True):
         if fault := rising_fault(ranked, f"outputs of run {name!r}"):
             diagnostics.error("scores that rise", fault)
-    outputs = pl.DataFrame(rows, schema=pl.DataFrame(GIVEN.empty()).schema)
+    outputs = pl.DataFrame(rows, schema=GIVEN.empty().schema)
     return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal"))
 
 

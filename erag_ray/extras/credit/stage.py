@@ -180,7 +180,7 @@ def _credited(evaluation: Evaluation) -> Credited:
     queries = evaluation.inputs.queries.join(documents, on="query_id", how="semi", maintain_order="left")
     return Credited(
         documents=documents,
-        datasets=by_dataset([], pl.DataFrame(UTILITY.empty()), queries, evaluation.settings),
+        datasets=by_dataset([], UTILITY.empty(), queries, evaluation.settings),
         slices=evaluation.once(slices_of),
         cells=cells.join(credits.select("depth").unique(), on="depth", how="semi", maintain_order="left"),
     )

@@ -77,7 +77,7 @@ class Side:
                 graded a sample of the questions only.
         """
         is_sealed = self.store.is_sealed(PER_QUERY)
-        values = self.store.read(PER_QUERY) if is_sealed else pl.DataFrame(PER_QUERY.empty())
+        values = self.store.read(PER_QUERY) if is_sealed else PER_QUERY.empty()
         names = ", ".join(values.filter(reader="")["annotator"].unique().sort()) or "none"
         chosen = values.filter(
             annotator=auxiliary, run_id=self.run, depth=depth, cutoff=depth, ideal=ANY, reader=""

@@ -91,7 +91,7 @@ def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
             (dataset, run_id, name, *wilson_interval(*count, confidence), *count)
             for name, count in counts.items()
         ]
-    table = pl.DataFrame(rows, schema=pl.DataFrame(DUAL_LABELS.empty()).schema, orient="row")
+    table = pl.DataFrame(rows, schema=DUAL_LABELS.empty().schema, orient="row")
     conform(table, DUAL_LABELS)
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import torch
 import torch.distributed as dist
@@ -14,7 +15,6 @@ from erag_ray.extras.train.data.examples import Examples
 from erag_ray.extras.train.reader import TrainedReader
 from erag_ray.measures.scores import score_named, score_outputs
 from erag_ray.prompts.request import Request
-from erag_ray.store.folder import as_frame
 
 
 class DevQuestions:
@@ -28,7 +28,7 @@ class DevQuestions:
         self.config = config
         self.examples = examples
         self.reader = reader
-        frame = as_frame(examples.table.select(["query_id", "dataset"])).with_row_index("row")
+        frame = pl.DataFrame(examples.table.select(["query_id", "dataset"])).with_row_index("row")
         parts = frame.partition_by("dataset", as_dict=True, maintain_order=True)
         self.rows = {
             str(name): sample(part, config.eval_questions, config.seed)["row"].to_list()

@@ -55,7 +55,7 @@ def load_verdicts(paths: Sequence[str], diagnostics: Diagnostics) -> pl.DataFram
             record.fault("repeated verdicts", text)
         if not record.faulty:
             rows.append(row)
-    return pl.DataFrame(rows, schema=pl.DataFrame(VERDICTS.empty()).schema)
+    return pl.DataFrame(rows, schema=VERDICTS.empty().schema)
 
 
 def _row(record: Record) -> dict[str, Any]:

@@ -20,7 +20,6 @@ import xxhash
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.request import Form, Passage, Request, question_key, text_hash
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS
 from erag_ray.store.schemas import PENDING, REQUESTS, conform
 from erag_ray.support.user_code import running
@@ -114,7 +113,7 @@ def build_requests(
     """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``; all uses are of one model."""
     distinct = lists.select("kind", "query_id", "doc_ids").unique().sort("kind", "query_id", "doc_ids")
     if distinct.is_empty():
-        return as_frame(REQUESTS.empty())
+        return REQUESTS.empty()
     queries_of_kinds = distinct.select("kind", "query_id").unique().join(queries, on="query_id")
     parts = queries_of_kinds.partition_by("kind", "dataset")
     query_parts = pl.concat(_query_part(part, uses) for part in parts)

@@ -39,7 +39,7 @@ from erag_ray.prompts.kinds.answer import ANSWER, repeated_answer
 from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form
-from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import REQUESTS
 from erag_ray.store.stages.stage import read_costs
@@ -85,7 +85,7 @@ class StagePlan:
 
     @property
     def requests(self) -> pl.DataFrame:
-        return pl.concat([as_frame(REQUESTS.empty()), *(plan.requests for plan in self.plans)])
+        return pl.concat([REQUESTS.empty(), *(plan.requests for plan in self.plans)])
 
     @property
     def counts(self) -> list[dict[str, Any]]:

@@ -21,7 +21,6 @@ from erag_ray.annotators import ANNOTATORS, label_sign
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.extensions import installed
 from erag_ray.measures.scores import has_word, whole_words
-from erag_ray.store.folder import as_frame
 from erag_ray.store.schemas import (
     CORPUS,
     DOCUMENT_OUTPUTS,
@@ -147,7 +146,7 @@ class _Tables:
     known: dict[str, str | None] = field(default_factory=dict)
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
-        empty = as_frame(schema.empty())
+        empty = schema.empty()
         whole = pl.concat([empty, *self.parts(schema)])
         return empty if schema.name in self.damaged else whole
 

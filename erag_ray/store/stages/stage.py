@@ -39,7 +39,7 @@ def read_costs(out: str) -> pl.DataFrame:
     """Return COSTS of all stages of a job; those that are missing or damaged are left out."""
     stores = [TableStore("/".join([out.rstrip("/"), stage])) for stage in JOB_STAGES]
     parts = [store.read(COSTS) for store in stores if store.manifest_if_whole(COSTS) is not None]
-    return pl.concat([pl.DataFrame(COSTS.empty()), *parts])
+    return pl.concat([COSTS.empty(), *parts])
 
 
 EXPORT = "trec"

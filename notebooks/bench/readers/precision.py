@@ -17,7 +17,6 @@ from bench.timing import Row
 from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.inference.planning.plan import ModelPlan
 from erag_ray.measures.scores import score_named
-from erag_ray.store.folder import as_frame
 from erag_ray.store.responses import KEY_COLUMNS
 
 BY_LIBRARY = "transformers' generate, float32"
@@ -49,7 +48,7 @@ def _outputs(plan: ModelPlan, dtype: Any, *, by_library: bool = False) -> pl.Dat
     table = plan.make_requests(plan.new)
     texts = {index: one.text for index, one in model.run(PendingRequests(table, plan.forms))}
     outputs = [texts[index] for index in range(table.num_rows)]
-    keys = as_frame(table.select(KEY_COLUMNS)).with_columns(output=pl.Series(outputs, dtype=pl.String))
+    keys = pl.DataFrame(table.select(KEY_COLUMNS)).with_columns(output=pl.Series(outputs, dtype=pl.String))
     return plan.requests.join(keys, on=KEY_COLUMNS)
 
 

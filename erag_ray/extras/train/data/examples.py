@@ -109,7 +109,7 @@ def _load(
     if not (examples.queries or examples.given):
         if name == "train":
             diagnostics.error("no training questions", "train: no question files. Set queries or given")
-        return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
+        return EXAMPLES.empty(), pl.DataFrame(schema=CORPUS_COLUMNS), {}
     loaded, given_passages = _questions(examples, diagnostics)
     for score in loaded.queries["score"].unique().sort():
         diagnostics.attempt(f"{name}.score", score_named, score)
