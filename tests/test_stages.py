@@ -17,7 +17,7 @@ from erag_ray.inputs.stage import INPUT_TABLES
 from erag_ray.store.fingerprints import NOT_LOCAL
 from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
 from erag_ray.store.stages import stage as stages
-from erag_ray.store.stages.stage import Stage
+from erag_ray.store.stages.stage import Stage, ensure
 from erag_ray.store.tables import TableStore
 
 OUTPUTS = (DOCUMENT_OUTPUTS, LIST_OUTPUTS)
@@ -218,6 +218,6 @@ def test_what_cannot_be_known_is_never_taken_for_the_same(tmp_path: pathlib.Path
     for unknown in (stage(inputs={"file": NOT_LOCAL}), stage(names=["erag", "mine:OWN"])):
         assert unknown.fingerprint is None
         store.write(LABELS.empty(), LABELS, made_from=unknown.fingerprint)
-        assert not unknown.is_current(store)
+        assert ensure(unknown, store)
     store.write(LABELS.empty(), LABELS, made_from=stage().fingerprint)
-    assert stage().is_current(store)
+    assert not ensure(stage(), store)

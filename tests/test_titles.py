@@ -109,7 +109,7 @@ def test_responses_with_and_without_titles_never_mix(
     (part,) = plan.plans
     keys = part.requests.filter(query_id="q2").select("doc_ids", *KEY_COLUMNS).rows()
     key_of = {tuple(doc_ids): tuple(key) for doc_ids, *key in keys}
-    responses, _ = ResponseStore(hidden.config.cache_dir, part.id).lookup(part.requests)
+    responses = ResponseStore(hidden.config.cache_dir, part.id).lookup(part.requests)
     texts = {row[:2]: row[2] for row in responses.select(*KEY_COLUMNS, "output").rows()}
     lists = [*((doc,) for doc in documents), tuple(documents)]
     assert [texts[key_of[one]] for one in lists] == [text for text, _ in models.outputs(model, requests)]

@@ -91,7 +91,7 @@ def sample_of(plan: ModelPlan, fraction: float, seed: int) -> Sample | None:
 def recheck(sample: Sample, store: ResponseStore, responses: pl.DataFrame, plan: StagePlan) -> Recheck:
     """Compare the responses to a sample with the first ones, RESPONSES of its model."""
     second = sample.keys.select(pl.col("again").alias("question_key"), PASSAGES_KEY)
-    responses_again = store.lookup(second)[0].select(
+    responses_again = store.lookup(second).select(
         PASSAGES_KEY,
         again=pl.col("question_key"),
         text=pl.col("output"),

@@ -190,7 +190,8 @@ def _seal_responses(
     with stage_progress("looking up responses", show=config.progress):
         collected = {model_plan.id: _collect(config, model_plan) for model_plan in plan.plans}
         # a stage may have no requests: some annotators need no model
-        responses = pl.concat([RESPONSES.empty(), *(entry[0] for entry in collected.values())])
+        responses = pl.concat([RESPONSES.empty(), *(found for found, _ in collected.values())])
+        devices = {model: counts for model, (_, counts) in collected.items()}
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
     spent = _costs(plan, done, job, samples)
@@ -210,7 +211,7 @@ def _seal_responses(
     counts = sum((Counter(model_counts.notes) for model_counts in done.values()), Counter[str]())
     notes = ", ".join(f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items()))
     noted = [f"Of the new outputs: {notes}."] if notes else []
-    _seal(config, tables, plan, responses, collected, [*noted, *map(str, rechecks)])
+    _seal(config, tables, plan, responses, devices, [*noted, *map(str, rechecks)])
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
@@ -300,20 +301,17 @@ def write_work(config: JobConfig, tables: TableStore, plan: ModelPlan, sample: S
     )
 
 
-_Collected = tuple[pl.DataFrame, int, Mapping[str, int]]
-"""A model's responses, the number of rows in the store that repeat a key, and device -> number of responses."""
-
-
-def _collect(config: JobConfig, plan: ModelPlan) -> _Collected:
+def _collect(config: JobConfig, plan: ModelPlan) -> tuple[pl.DataFrame, Mapping[str, int]]:
+    """Return a model's responses, and device -> number of responses."""
     store = ResponseStore(config.cache_dir, plan.id)
-    responses, repeats = store.lookup(plan.requests)
+    responses = store.lookup(plan.requests)
     missing = plan.requests.join(responses, on=KEY_COLUMNS, how="anti")
     if missing.height:
         example = missing.select("query_id", "doc_ids").row(0, named=True)
         torn = f" ({len(store.set_aside)} damaged files were set aside)" if store.set_aside else ""
         text = f"{plan.id}: {missing.height} requests have no response, such as {example}{torn}. Start the job again"
         raise JobError(text)
-    return responses, repeats, dict(store.devices)
+    return responses, dict(store.devices)
 
 
 def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobConfig) -> None:
@@ -358,7 +356,7 @@ def _seal(
     tables: TableStore,
     plan: StagePlan,
     responses: pl.DataFrame,
-    collected: Mapping[str, _Collected],
+    devices: Mapping[str, Mapping[str, int]],
     remarks: Sequence[str],
 ) -> None:
     # null without responses
@@ -370,7 +368,6 @@ def _seal(
         f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors."
     )
     of_models = [f"{note}." for model_plan in plan.plans for note in model_plan.model.notes()]
-    devices = {name: counts for name, (_, _, counts) in collected.items()}
     mixed = [
         f"Warning: responses of {model} are from different devices or versions: "
         + "; ".join(f"{count:,} by {name}" for name, count in sorted(of_model.items()))
@@ -390,7 +387,6 @@ def _seal(
         "summary": " ".join(sentences),
         "num_requests": plan.requests.height,
         "num_responses": responses.height,
-        "num_repeated_keys": sum(repeats for _, repeats, _ in collected.values()),
         "devices": devices,
         "models": {model_plan.id: model_plan.model.facts() for model_plan in plan.plans},
         "store": config.cache_dir,

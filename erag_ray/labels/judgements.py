@@ -61,10 +61,7 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
     """Yield an upper bound of the judge's requests before inference, as lines: one output per request."""
     if _judged(inputs).is_empty():
         return
-    parts = [
-        ResponseStore(config.cache_dir, model_plan.id).lookup(model_plan.requests)[0]
-        for model_plan in plan.plans
-    ]
+    parts = [ResponseStore(config.cache_dir, one.id).lookup(one.requests) for one in plan.plans]
     responses = pl.concat([RESPONSES.empty(), *parts]).filter(pl.col("error").is_null())
     cached = Finished(plan=plan, requests=plan.requests, responses=responses)
     outputs = pl.concat([_outputs(config, cached), _pending_outputs(config, cached)])

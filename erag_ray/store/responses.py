@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -18,7 +18,7 @@ import xxhash
 from erag_ray.store.folder import TORN, Folder
 from erag_ray.store.lease import LEASES, Lease, fields_of, is_leased, read_sign
 from erag_ray.store.schemas import RESPONSES, conform
-from erag_ray.store.tables import read_back
+from erag_ray.store.tables import whole_manifest
 from erag_ray.support.ownership import UNFINISHED
 
 KEY_COLUMNS = ["question_key", "passages_key"]
@@ -63,17 +63,14 @@ class ResponseStore:
         self.set_aside: list[str] = []
         self.devices: Counter[str] = Counter()
 
-    def is_described(self) -> bool:
-        return self.folder.exists("model.json")
-
-    def describe(self, fields: Mapping[str, object]) -> None:
+    def describe(self, fields: Callable[[], Mapping[str, object]]) -> None:
         """Store what the model's fingerprint covers, once, for people who look into the folder."""
-        if not self.is_described():
-            self.folder.write_bytes(json.dumps(fields, indent=1, sort_keys=True).encode(), "model.json")
+        if not self.folder.exists("model.json"):
+            self.folder.write_bytes(json.dumps(fields(), indent=1, sort_keys=True).encode(), "model.json")
 
     def first_facts(self, facts: Mapping[str, object]) -> dict[str, object]:
         """Return what was found out about the model when its first responses were made; from now on it is this."""
-        first = read_back(self.folder, name=FACTS, form=dict.fromkeys(facts, object))
+        first = whole_manifest(self.folder, name=FACTS, form=dict.fromkeys(facts, object), sets_aside=True)
         if first is None:
             self.folder.write_bytes(json.dumps(facts, indent=1, sort_keys=True).encode(), FACTS)
             first = dict(json.loads(json.dumps(facts)))
@@ -145,8 +142,8 @@ class ResponseStore:
             "device_seconds": math.fsum(float(fact.get(SECONDS, 0)) for fact in facts),
         }
 
-    def lookup(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-        """The responses of the given keys and the number of rows that repeat a key.
+    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """The responses of the given keys.
 
         A key that was answered twice counts once: the first file by name, errors last. Errors that hold for their own
         job only (`schemas.ERROR_KINDS`) come after all others, the last file by name first: the last job's.
@@ -160,7 +157,7 @@ class ResponseStore:
         by_worth = rows.sort(kind.is_not_null(), is_of_job, age, maintain_order=True)
         first = by_worth.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
         self.devices.update(first["device"].drop_nulls().cast(pl.String).to_list())
-        return first.drop("device"), rows.height - first.height
+        return first.drop("device")
 
     def _names_with(self, wanted: pl.DataFrame) -> list[str]:
         """The files that hold any of these keys, by their key columns alone."""

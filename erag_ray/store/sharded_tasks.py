@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from erag_ray.store.folder import TORN, Folder
-from erag_ray.store.tables import read_back
+from erag_ray.store.tables import whole_manifest
 from erag_ray.support.errors import InputError
 from erag_ray.support.progress import counted
 
@@ -133,7 +133,7 @@ def undone(
 
 def _is_whole(folder: Folder, below: str, name: str, form: Mapping[str, type] | None) -> bool:
     if name.endswith(".json"):
-        return read_back(folder, below, name=name, form=form) is not None
+        return whole_manifest(folder, below, name=name, form=form, sets_aside=True) is not None
     try:
         if name.endswith(".npy"):
             open_array(folder, below, name)

@@ -239,25 +239,23 @@ def read_manifest(
 
 
 def whole_manifest(
-    folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
+    folder: Folder,
+    *below: str,
+    name: str = MANIFEST,
+    form: Mapping[str, type] | None = None,
+    sets_aside: bool = False,
 ) -> dict[str, Any] | None:
-    """Read a manifest for the job that writes it; None if missing or damaged, as it is then rewritten."""
-    try:
-        return read_manifest(folder, *below, name=name, form=form) if folder.exists(*below, name) else None
-    except InputError:
-        return None
+    """Read a manifest, or another JSON file; None if missing or damaged.
 
-
-def read_back(
-    folder: Folder, *below: str, name: str, form: Mapping[str, type] | None = None
-) -> dict[str, Any] | None:
-    """Read a JSON file that is not written again; None if missing, or damaged: then it is set aside, and reported."""
+    A damaged one is written again by the job that reads it; or else (``sets_aside``) it is set aside, and reported.
+    """
     try:
         return read_manifest(folder, *below, name=name, form=form) if folder.exists(*below, name) else None
     except InputError as error:
-        with contextlib.suppress(FileNotFoundError):
-            folder.set_aside(*below, name)
-        logger.warning("%s", f"set aside in {folder.at(*below, TORN)}: {error.problems[0]}")
+        if sets_aside:
+            with contextlib.suppress(FileNotFoundError):
+                folder.set_aside(*below, name)
+            logger.warning("%s", f"set aside in {folder.at(*below, TORN)}: {error.problems[0]}")
         return None
 
 

@@ -275,8 +275,7 @@ def _plan(
 ) -> ModelPlan:
     name = next(iter(uses.values())).model
     store, forms = ResponseStore(config.cache_dir, name), pending.forms_of(uses)
-    if not store.is_described():
-        store.describe({key: value for key, value in fingerprint_fields_of(model).items() if key != "probes"})
+    store.describe(lambda: {k: v for k, v in fingerprint_fields_of(model).items() if k != "probes"})
     check_facts(model, store)
     repaired = store.repair()
     kinds_and_datasets = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")

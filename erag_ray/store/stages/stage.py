@@ -100,17 +100,14 @@ class Stage:
         other = [f"sealed with another {', '.join(keys)}"] if keys else []
         return other + [f"{name} has changed since" for name in changed]
 
-    def is_current(self, store: TableStore) -> bool:
-        made_from = self.fingerprint
-        return all(store.is_made_from(schema, made_from) for schema in self.tables)
-
 
 def ensure(stage: Stage, store: TableStore) -> bool:
     """Compute and seal the tables of a stage unless they are current; return whether they were computed.
 
     If a table has changed, a report in the same folder is deleted.
     """
-    if stage.is_current(store):
+    made_from = stage.fingerprint
+    if all(store.is_made_from(schema, made_from) for schema in stage.tables):
         return False
     writers: dict[TableSchema, TableWriter] = {}
 
@@ -126,7 +123,7 @@ def ensure(stage: Stage, store: TableStore) -> bool:
     if any(writer.is_changed for writer in writers.values()):
         store.folder.delete("report.md")
         store.folder.delete_folder("report")
-    config, inputs, made_from = {**stage.settings, **notes}, stage.manifest_inputs, stage.fingerprint
+    config, inputs = {**stage.settings, **notes}, stage.manifest_inputs
     for schema, writer in writers.items():
         store.seal(schema, writer.parts, writer.num_rows, config=config, inputs=inputs, made_from=made_from)
     return True
