@@ -25,7 +25,7 @@ from erag_ray.config.keys.values import (
     require,
 )
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.config.report import ReportKeys
+from erag_ray.config.report import ReportConfig
 
 CREDITS = ("leave_one_out", "marginal", "shapley")
 """Ways to credit a document of a list with its part in the list's score."""
@@ -43,7 +43,7 @@ RETRIEVAL = "retrieval"
 """Folder inside ``out`` with the runs that a job makes."""
 
 
-class JobConfig(PassageKeys, QuestionKeys):
+class JobConfig(ReportConfig, PassageKeys, QuestionKeys):
     """Inputs, reader, what to compute, and where it runs."""
 
     EVERYDAY: ClassVar = {
@@ -251,18 +251,9 @@ class JobConfig(PassageKeys, QuestionKeys):
     """Largest share of requests that may end as error rows, and of outputs that a score of your own may raise for,
     before the job counts as failed."""
 
-    progress: Flag = True
-    """Show a progress bar."""
-
-    verbose: Flag = False
-    """Print all tables, warnings and notes before the verdict."""
-
     track: Text | None = field(default=None, metadata={NEEDS_EXTENSION: True})
     """compare and evaluate: log the finished job to this tracker, mlflow, trackio or wandb (null: none): config, means
     with intervals, cost, the page and the measures of each question."""
-
-    report: ReportKeys = field(default_factory=ReportKeys)
-    """Content of the report's page."""
 
     dry_run: Flag = False
     """compare only: check everything, say what there is to read, and how long it takes if a job in ``out`` has read a

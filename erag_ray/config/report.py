@@ -1,4 +1,4 @@
-"""Keys of the report, and the config of the job that makes it again from a finished folder."""
+"""Keys of the report: of jobs that write one, and of the job that makes it again from a finished folder."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import dataclasses
 import rich.console
 
 from erag_ray.analyses.contract import Results
-from erag_ray.config.job import JobConfig
 from erag_ray.config.report import ReportConfig
 from erag_ray.report.build import build_report
 from erag_ray.report.console import print_report
@@ -27,7 +26,7 @@ REST = (
 )
 
 
-def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> None:
+def report(config: ReportConfig, console: rich.console.Console) -> None:
     """Load the sealed tables of ``out``, write the report there, and print its verdict and location.
 
     Raises:
@@ -47,7 +46,7 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
         raise JobError(f"the report lacks what failed: {'; '.join(built.failures)}")
 
 
-def print_again(config: JobConfig, console: rich.console.Console) -> None:
+def print_again(config: ReportConfig, console: rich.console.Console) -> None:
     """Print the verdict and the locations of a report that is written already."""
     built = build_report(load(config.out))
     print_report(built, console, locations=_locations(config.out), verbose=config.verbose)
@@ -58,7 +57,7 @@ def _locations(out: str) -> list[str]:
     return [f"Page: {folder}/{FOLDER}/index.html", f"Report: {folder}/report.md"]
 
 
-def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
+def _questions(config: ReportConfig, results: Results) -> Questions:
     keys = config.report
     threshold = 0.5 if results.threshold is None else results.threshold
     prompts = {name: one for stage in results.stages for name, one in stage.get("prompts", {}).items()}
