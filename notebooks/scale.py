@@ -30,8 +30,7 @@ import polars as pl
 import psutil
 import pyarrow as pa
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.actor import responses_table
 from erag_ray.inference.planning.pending import PendingRequests

@@ -25,8 +25,7 @@ from towns import towns
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.extras.gate import stage as gating
 from erag_ray.extras.gate.comment import report_of
 from erag_ray.extras.gate.config import GateConfig

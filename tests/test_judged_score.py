@@ -26,8 +26,7 @@ from served_jobs import PRICES, config_of, judge_of, runs_here, short_pauses, ti
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
 from erag_ray.analyses.outputs import warn_of_judgements
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.extras.sequential_test import stage as settling

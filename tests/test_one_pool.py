@@ -8,8 +8,7 @@ import models
 import pytest
 from tiny import Tiny, compare, kilt_line, table
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE

@@ -19,7 +19,7 @@ from pretended_gpu.attention import attention
 from pretended_gpu.guard import compiler, load_guard
 from torch import Tensor
 
-from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.reader import JudgeConfig
 from erag_ray.models.causal import kv_cache as leaving
 from erag_ray.models.causal.kv_cache import KeyValueCaches
 from erag_ray.models.causal.model import CausalModel

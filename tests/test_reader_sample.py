@@ -15,8 +15,7 @@ from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.config.job import JobConfig
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.extras.auxiliary import AUXILIARY_MEANS
 from erag_ray.extras.gate import stage as gating
 from erag_ray.extras.gate.comment import report_of as gate_report

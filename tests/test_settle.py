@@ -14,8 +14,7 @@ from tiny import RunJob, Tiny, kilt_line, passage_line, trec_lines
 
 from erag_ray.annotators import ANNOTATORS, Annotator, Evidence
 from erag_ray.config.command_line.parsing import parse
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.job import main

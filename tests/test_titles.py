@@ -11,8 +11,7 @@ import pytest
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_line, results
 
 from erag_ray.config.job import JobConfig
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig, output_settings
+from erag_ray.config.reader import JudgeConfig, ReaderConfig, output_settings
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.pending import PendingRequests
 from erag_ray.inference.planning.plan import StagePlan, plan_stage

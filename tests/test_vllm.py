@@ -23,8 +23,7 @@ from bench.readers import vllm as benchmark_vllm
 from bench.tables import vllm_table
 from tiny import RUNS, Tiny, job_command
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig, output_settings
+from erag_ray.config.reader import JudgeConfig, ReaderConfig, output_settings
 from erag_ray.inference.cluster.gpus import process_environment
 from erag_ray.inference.pool import Pool
 from erag_ray.models import make_model

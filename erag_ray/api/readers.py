@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys.values import build
 from erag_ray.config.prompt import PromptConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.support.errors import InputError
 
 if TYPE_CHECKING:

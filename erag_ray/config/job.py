@@ -10,7 +10,6 @@ from pydantic import Field
 
 from erag_ray.config import retrieval
 from erag_ray.config.inputs import PassageKeys, QuestionKeys
-from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys.values import (
     Above0,
     AtLeast0,
@@ -24,7 +23,7 @@ from erag_ray.config.keys.values import (
     Whole,
     require,
 )
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.config.report import ReportConfig
 
 CREDITS = ("leave_one_out", "marginal", "shapley")

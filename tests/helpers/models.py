@@ -13,8 +13,7 @@ import tokenizers
 import torch
 import transformers
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.models import Model, make_model, model_class
 from erag_ray.models.local.memory import BatchLimits, Limits

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, serving
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.inference import stage as reading
 from erag_ray.inference.in_process import run_in_process
 from erag_ray.models import make_model

@@ -13,8 +13,7 @@ import torch
 from tiny import Tiny, table
 
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.pending import Use
 from erag_ray.inference.planning.plan import StagePlan, plan_stage

@@ -12,8 +12,7 @@ import pytest
 from outside_kind import ABSTENTION
 from tiny import Tiny, compare, table
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage

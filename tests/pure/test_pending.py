@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning import pending as planned
 from erag_ray.prompts.kinds.answer import ANSWER

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.extras.train.checkpoints import written_whole
 from erag_ray.models import make_model

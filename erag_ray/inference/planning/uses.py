@@ -10,8 +10,7 @@ from typing import Any
 
 from erag_ray.annotators import request_specs
 from erag_ray.config.job import JobConfig
-from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.reader import FORM_KEYS, ReaderConfig
+from erag_ray.config.reader import FORM_KEYS, JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.pending import Use
 from erag_ray.measures.scores import JUDGED

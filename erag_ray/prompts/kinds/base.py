@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.prompt import PromptConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.prompts.prompt import custom_prompt, prompt_named
 from erag_ray.prompts.request import Form, Passage, Prompt, Request, Response
