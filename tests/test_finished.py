@@ -13,10 +13,9 @@ import rich.console
 from tiny import Tiny
 
 from erag_ray.cli.job import job_folder
-from erag_ray.comparison import compare
+from erag_ray.comparison import compare, is_finished, mark_finished
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import JudgeConfig
-from erag_ray.inputs.finished import is_finished, mark_finished
 from erag_ray.models.echo import EchoModel
 from erag_ray.prompts.request import Failure, Response
 

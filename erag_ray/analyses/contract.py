@@ -20,8 +20,7 @@ from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import annotator_named, applicable_queries
 from erag_ray.config.job import JobConfig
 from erag_ray.extensions import requested
-from erag_ray.inputs.evidence import Inputs, evidence_of
-from erag_ray.inputs.reader_sample import sampled_queries
+from erag_ray.inputs.evidence import Inputs, evidence_of, sampled_queries
 from erag_ray.store.schemas import LABELS, QUERIES, UTILITY, TableSchema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.progress import StageProgress

@@ -13,9 +13,14 @@ from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.every import every_analysis
 from erag_ray.config.job import JobConfig
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.inputs.dependencies import SAMPLE_KEYS, end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import Inputs
-from erag_ray.inputs.settings import check_evaluation, scores_of
+from erag_ray.inputs.settings import (
+    SAMPLE_KEYS,
+    check_evaluation,
+    end_to_end_settings,
+    label_settings,
+    scores_of,
+)
 from erag_ray.store.schemas import CLUSTERS, LABELS, UTILITY, TableSchema
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure, stale
 from erag_ray.store.tables import TableStore

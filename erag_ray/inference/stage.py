@@ -190,7 +190,7 @@ def _seal_responses(
     with stage_progress("looking up responses", show=config.progress):
         collected = {model_plan.id: _collect(config, model_plan) for model_plan in plan.plans}
         # a stage may have no requests: some annotators need no model
-        responses = pl.concat([RESPONSES.empty(), *(found for found, _ in collected.values())])
+        responses = pl.concat([RESPONSES.empty(), *(rows for rows, _ in collected.values())])
         devices = {model: counts for model, (_, counts) in collected.items()}
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)

@@ -21,8 +21,7 @@ from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.outputs import load_outputs
 from erag_ray.data.runs.texts import seconds_of
 from erag_ray.inputs.documents import load_documents
-from erag_ray.inputs.evidence import Inputs, applicability_notes
-from erag_ray.inputs.reader_sample import sample_notes
+from erag_ray.inputs.evidence import Inputs, applicability_notes, sample_notes
 from erag_ray.inputs.settings import (
     check_evaluation,
     check_facts,

@@ -12,9 +12,8 @@ from erag_ray import annotators
 from erag_ray.config.job import JobConfig
 from erag_ray.inference.stage import Finished
 from erag_ray.inference.values import Values
-from erag_ray.inputs.dependencies import label_settings
 from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
-from erag_ray.inputs.settings import scores_of
+from erag_ray.inputs.settings import label_settings, scores_of
 from erag_ray.inputs.stage import EVIDENCE_TABLES
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.prompts.kinds.answer import ANSWER

@@ -12,10 +12,8 @@ from erag_ray.config.job import JobConfig
 from erag_ray.inference.planning.given import given_notes, without_given
 from erag_ray.inference.planning.plan import answers_of_lists, end_to_end_lists
 from erag_ray.inference.stage import Finished
-from erag_ray.inputs.dependencies import end_to_end_settings
-from erag_ray.inputs.evidence import Inputs
-from erag_ray.inputs.reader_sample import sample_notes
-from erag_ray.inputs.settings import scores_of
+from erag_ray.inputs.evidence import Inputs, sample_notes
+from erag_ray.inputs.settings import end_to_end_settings, scores_of
 from erag_ray.inputs.stage import EVIDENCE_TABLES
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.store.fingerprints import frame_digests

@@ -17,8 +17,7 @@ from erag_ray.analyses.lists.matrices import Flags, Judged, judged
 from erag_ray.analyses.settings import ANY, OWN_LIST, POOL, Floats, ListValues, Settings
 from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures, uses
 from erag_ray.config.job import JobConfig
-from erag_ray.inputs.dependencies import sample_settings
-from erag_ray.inputs.settings import evaluation_notes
+from erag_ray.inputs.settings import evaluation_notes, sample_settings
 from erag_ray.measures.lists import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
 from erag_ray.store.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema
 from erag_ray.support.numba_jit import in_threads

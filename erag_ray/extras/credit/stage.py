@@ -34,10 +34,8 @@ from erag_ray.extras.credit.orders import (
     unrelated_pairs,
 )
 from erag_ray.extras.credit.show import show_agreement, show_orders, show_shares
-from erag_ray.inputs.dependencies import end_to_end_settings
-from erag_ray.inputs.evidence import Inputs, evidence_of
-from erag_ray.inputs.reader_sample import sampled
-from erag_ray.inputs.settings import scores_of
+from erag_ray.inputs.evidence import Inputs, evidence_of, sampled
+from erag_ray.inputs.settings import end_to_end_settings, scores_of
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.store.fingerprints import frame_digests
 from erag_ray.store.schemas import (

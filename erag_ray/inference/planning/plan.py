@@ -24,8 +24,7 @@ from erag_ray.inference.output_tables import NO_ANSWERS, SINGLE_DOCUMENT
 from erag_ray.inference.planning import pending
 from erag_ray.inference.planning.given import given_answers, given_lists, given_notes, without_given
 from erag_ray.inference.planning.uses import score_kinds, use_of
-from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
-from erag_ray.inputs.reader_sample import judged_queries, reader_queries
+from erag_ray.inputs.evidence import Inputs, evidence_of, judged_queries, reader_evidence, reader_queries
 from erag_ray.models import (
     Model,
     Rendered,
