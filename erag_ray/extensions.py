@@ -7,7 +7,8 @@ An entry point has the name of the key of `JobConfig` that asks for it (field me
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -63,31 +64,18 @@ def requested(config: JobConfig) -> list[Extension]:
     Raises:
         InputError: one of them is not installed, or cannot be imported.
     """
-    extensions, problems = [], []
-    for key in (field.name for field in dataclasses.fields(config) if field.metadata.get(NEEDS_EXTENSION)):
-        if not getattr(config, key):
-            continue
-        if key not in plugins(KIND):
-            problems.append(f"{key}: belongs to an extra of erag_ray that is not installed")
-            continue
-        try:
-            extensions.append(_load(key))
-        except ValueError as error:
-            problems.append(f"{key}: {error}")
+    keys = [field.name for field in dataclasses.fields(config) if field.metadata.get(NEEDS_EXTENSION)]
+    extensions, problems = _load(filter(functools.partial(getattr, config), keys))
     if problems:
         raise InputError(problems)
-    return _distinct(extensions)
+    return extensions
 
 
 def installed() -> list[Extension]:
     """Return all extensions that can be imported; name the others in a message."""
-    extensions = []
-    for key in plugins(KIND):
-        try:
-            extensions.append(_load(key))
-        except ValueError as error:
-            say(f"left out: {error}")
-    return _distinct(extensions)
+    extensions, problems = _load(plugins(KIND))
+    say(*(f"left out: {problem}" for problem in problems))
+    return extensions
 
 
 def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
@@ -100,10 +88,16 @@ def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
     return {purpose: lists for part in parts for purpose, lists in part.items()}
 
 
-def _load(key: str) -> Extension:
-    return find_instance(KIND, key, {}, Extension, "...")
-
-
-def _distinct(extensions: Sequence[Extension]) -> list[Extension]:
-    """Leave out extensions that several keys name."""
-    return list({id(extension): extension for extension in extensions}.values())
+def _load(keys: Iterable[str]) -> tuple[list[Extension], list[str]]:
+    """Return the extensions of these keys, each once, and a problem for each that cannot be had."""
+    extensions, problems = dict[int, Extension](), list[str]()
+    for key in keys:
+        try:
+            if key not in plugins(KIND):
+                raise ValueError("belongs to an extra of erag_ray that is not installed")
+            extension = find_instance(KIND, key, {}, Extension, "...")
+        except ValueError as error:
+            problems.append(f"{key}: {error}")
+        else:
+            extensions[id(extension)] = extension
+    return list(extensions.values()), problems

@@ -42,16 +42,15 @@ def check_runs(config: JobConfig, diagnostics: Diagnostics) -> None:
             diagnostics.error("run names", text)
 
 
-def check_writable(folders: Mapping[str, str], diagnostics: Diagnostics) -> None:
-    """Check that the folders of these config keys are writable."""
-    for key, path in folders.items():
-        probe = f"probe-{uuid.uuid4().hex}"
-        try:
-            folder = Folder(path, is_shared=True)
-            folder.write_bytes(b"", probe)
-            folder.delete(probe)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            diagnostics.error(f"config key {key}", f"{key}: cannot write to {path}: {error}")
+def check_cache(path: str, diagnostics: Diagnostics) -> None:
+    """Check that ``cache_dir`` is writable; that ``out`` is, is known once it is locked."""
+    probe = f"probe-{uuid.uuid4().hex}"
+    try:
+        folder = Folder(path, is_shared=True)
+        folder.write_bytes(b"", probe)
+        folder.delete(probe)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        diagnostics.error("config key cache_dir", f"cache_dir: cannot write to {path}: {error}")
 
 
 def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diagnostics) -> None:

@@ -23,11 +23,11 @@ from erag_ray.data.runs.texts import seconds_of
 from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.evidence import Inputs, applicability_notes, sample_notes
 from erag_ray.inputs.settings import (
+    check_cache,
     check_evaluation,
     check_facts,
     check_reader_names,
     check_runs,
-    check_writable,
     cluster_notes,
     evaluation_notes,
     fact_notes,
@@ -96,9 +96,9 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     config = config.with_retrieved()
     diagnostics = Diagnostics()
     check_runs(config, diagnostics)
-    check_writable({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
+    check_cache(config.cache_dir, diagnostics)
     if diagnostics.num_errors:
-        # continue to report all problems: an unusable folder is only one of them
+        # continue to report all problems: an unusable cache is only one of them
         _loaded(config, check_reader, diagnostics)
     loaded: Inputs | None = None
 
@@ -186,7 +186,7 @@ def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -
     """
     diagnostics = Diagnostics()
     check_runs(config.with_retrieved(), diagnostics)
-    check_writable({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
+    check_cache(config.cache_dir, diagnostics)
     loaded = _queries(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     if uses(config.annotators, "facts"):

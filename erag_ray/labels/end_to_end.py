@@ -9,7 +9,7 @@ import polars as pl
 
 from erag_ray.annotators import score_rows
 from erag_ray.config.job import JobConfig
-from erag_ray.inference.planning.given import given_notes, without_given
+from erag_ray.inference.planning.given import given_notes
 from erag_ray.inference.planning.plan import answers_of_lists, end_to_end_lists
 from erag_ray.inference.stage import Finished
 from erag_ray.inputs.evidence import Inputs, sample_notes
@@ -57,7 +57,7 @@ def _make(
 ) -> Mapping[str, object]:
     scoring = scoring_of(finished.judgements)
     given = finished.plan.given.filter(pl.col("run_id") != "")
-    to_request = without_given(lists, given, LIST)
+    to_request = lists.join(given, on=LIST, how="anti", maintain_order="left")
     columns = [*LIST_OUTPUTS.columns.names, "num_prompt_tokens"]
     first, *again = (
         list_responses(to_request, finished.requests.filter(kind=kind.name), finished.responses)

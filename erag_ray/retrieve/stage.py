@@ -16,7 +16,6 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.corpus import make_corpus
 from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
 from erag_ray.data.passages.splitters import splitter_named
-from erag_ray.inputs.settings import check_writable
 from erag_ray.inputs.stage import ReaderCheck, check_settings, load_all_questions
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.run import MadeRun, Run, Sources
@@ -85,8 +84,6 @@ def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> Non
 
 def _checked(config: RetrieveConfig, diagnostics: Diagnostics) -> dict[str, Any]:
     """Return run name -> retriever; record an error for each that cannot be created."""
-    check_writable({"out": config.out}, diagnostics)
-    diagnostics.raise_errors()
     diagnostics.attempt("splitter", splitter_named, config.splitter)
     retrievers = {}
     for name, settings in config.retrievers.items():

@@ -78,19 +78,17 @@ def file_stamp(path: str) -> str:
     For a dataset (``hf:NAME``), the stamp covers its rows.
     """
     try:
-        return dataset_stamp(path) if is_dataset(path) else _stamp(Folder(path))
+        if is_dataset(path):
+            return dataset_stamp(path)
+        folder = Folder(path)
+        (info,) = folder.filesystem.get_file_info([folder.at()])
+        if info.is_file:
+            return _stamp_of(info)
+        stamps = {file.base_name: _stamp_of(file) for file in folder.infos() if file.is_file}
     except (OSError, ValueError, pa.ArrowException):
         return NOT_LOCAL
-
-
-def _stamp(folder: Folder) -> str:
-    (info,) = folder.filesystem.get_file_info([folder.at()])
-    if info.is_file:
-        return _stamp_of(info)
-    if info.type == pafs.FileType.NotFound:
-        return NOT_LOCAL
-    stamps = {file.base_name: _stamp_of(file) for file in folder.infos() if file.is_file}
-    return f"{len(stamps)} files, {fingerprint(list(stamps.items()))}"
+    exists = info.type != pafs.FileType.NotFound
+    return f"{len(stamps)} files, {fingerprint(list(stamps.items()))}" if exists else NOT_LOCAL
 
 
 def _stamp_of(info: pafs.FileInfo) -> str:

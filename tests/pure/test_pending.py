@@ -80,7 +80,7 @@ def requests_of(
 
 
 def pending_of(requests: pl.DataFrame, uses=ORDERED) -> pl.DataFrame:
-    documents, forms = planned.documents_of(CORPUS), planned.forms_of(uses)
+    documents, forms = planned.documents_of(CORPUS), [*dict.fromkeys(use.form for use in uses.values())]
     new = planned.pending(requests, NONE_KNOWN, QUERIES, documents, uses)
     return pl.DataFrame(planned.with_texts(new, QUERIES, documents, uses, forms))
 
@@ -186,9 +186,7 @@ def test_every_kind_is_pending_with_its_form_and_its_answers() -> None:
         ]
     )
     table = pending_of(requests, uses)
-    forms = planned.forms_of(uses)
-    assert forms == [FORM, LIKELIHOOD_FORM]
-    found = list(planned.PendingRequests(table.to_arrow(), forms))
+    found = list(planned.PendingRequests(table.to_arrow(), [FORM, LIKELIHOOD_FORM]))
     asked = {(request.form.method, request.answers) for request in found}
     assert asked == {("generate", ()), ("loglikelihood", (" Ada",)), ("loglikelihood", (" Ada", " Ida"))}
     assert {request.passages for request in found} == {(Passage("Marn", "A bridge."),)}

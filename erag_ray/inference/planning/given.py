@@ -87,8 +87,3 @@ def given_notes(given: pl.DataFrame) -> Iterator[str]:
     if given.height:
         counts = f"{given.height - num_missing:,} given, which are not asked again; {num_missing:,} missing, not judged"
         yield f"outputs: {counts} ({given.height - of_one:,} of lists, {of_one:,} of single documents)"
-
-
-def without_given(wanted: pl.DataFrame, given: pl.DataFrame, on: list[str]) -> pl.DataFrame:
-    """Return the lists that are to be asked about."""
-    return wanted.join(given.select(on), on=on, how="anti", maintain_order="left")

@@ -197,10 +197,6 @@ def pending(
     return ordered.select(*KEY_COLUMNS, "text_key", "kind", "query_row", doc_rows=pl.Series(lists))
 
 
-def forms_of(uses: Uses) -> list[Form]:
-    return list(dict.fromkeys(use.form for use in uses.values()))
-
-
 def with_texts(
     rows: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses, forms: Sequence[Form]
 ) -> pa.Table:

@@ -22,7 +22,7 @@ from erag_ray.data.runs.entries import pairs
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.inference.output_tables import NO_ANSWERS, SINGLE_DOCUMENT
 from erag_ray.inference.planning import pending
-from erag_ray.inference.planning.given import given_answers, given_lists, given_notes, without_given
+from erag_ray.inference.planning.given import given_answers, given_lists, given_notes
 from erag_ray.inference.planning.uses import score_kinds, use_of
 from erag_ray.inputs.evidence import Inputs, evidence_of, judged_queries, reader_evidence, reader_queries
 from erag_ray.models import (
@@ -175,11 +175,12 @@ def _to_ask(
     of_documents: pl.DataFrame, of_lists: pl.DataFrame, given: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the lists of annotators and of end-to-end evaluation without those whose answers are given."""
-    is_answer = pl.col("kind") == ANSWER.name
-    of_one = given.filter(pl.col("run_id").is_in(["", NO_PASSAGES]))
-    requested = without_given(of_documents.filter(is_answer), of_one, ["query_id", "doc_ids"])
+    is_answer, list_key = pl.col("kind") == ANSWER.name, ["run_id", "query_id", "depth"]
+    of_one = given.filter(pl.col("run_id").is_in(["", NO_PASSAGES])).select("query_id", "doc_ids")
+    answers = of_documents.filter(is_answer)
+    requested = answers.join(of_one, on=["query_id", "doc_ids"], how="anti", maintain_order="left")
     of_documents = pl.concat([of_documents.filter(~is_answer), requested])
-    return of_documents, without_given(of_lists, given, ["run_id", "query_id", "depth"])
+    return of_documents, of_lists.join(given, on=list_key, how="anti", maintain_order="left")
 
 
 _NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": pending.DocIds})
@@ -273,7 +274,8 @@ def _plan(
     uses: pending.Uses,
 ) -> ModelPlan:
     name = next(iter(uses.values())).model
-    store, forms = ResponseStore(config.cache_dir, name), pending.forms_of(uses)
+    store = ResponseStore(config.cache_dir, name)
+    forms = list(dict.fromkeys(use.form for use in uses.values()))
     store.describe(lambda: {k: v for k, v in fingerprint_fields_of(model).items() if k != "probes"})
     check_facts(model, store)
     repaired = store.repair()
