@@ -9,8 +9,6 @@ import os
 import pathlib
 import time
 
-import filelock
-
 from erag_ray.store.fingerprints import file_digest
 from erag_ray.store.folder import replace_file
 
@@ -20,8 +18,6 @@ LARGE = 16 << 20
 """Minimum size in bytes for caching: smaller files are hashed quickly."""
 SETTLED_SECONDS = 2.0
 """Minimum age of a file for caching: with time stamps in whole seconds, a later change might go unnoticed."""
-LOCK_SECONDS = 600.0
-"""How long a process waits for another one that hashes the same file before it does so itself."""
 
 
 def cache_folder() -> pathlib.Path:
@@ -44,7 +40,7 @@ def write_cached(file: pathlib.Path, text: str) -> None:
 def cached_digest(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a local file in hex, from the cache for a large, unchanged file.
 
-    Concurrent calls for one file wait for the first of them; if the cache cannot be written, each hashes the file.
+    If the cache cannot be written, each call hashes the file.
     """
     file = pathlib.Path(path).resolve()
     try:
@@ -54,23 +50,18 @@ def cached_digest(path: str | os.PathLike[str]) -> str:
     if folder is None or file.stat().st_size < LARGE:
         return file_digest(file)
     entry = folder / f"{hashlib.sha256(str(file).encode()).hexdigest()[:32]}.json"
-    with contextlib.ExitStack() as stack:
-        # without a lock if the folder cannot be written or locked, or the other process takes very long
-        with contextlib.suppress(OSError, NotImplementedError, filelock.Timeout):
-            entry.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(filelock.FileLock(entry.with_suffix(".lock"), timeout=LOCK_SECONDS))
-        stamp = _stamp(file)
-        # there may be no entry, or a damaged one
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            content = json.loads(entry.read_text())
-            if content["stamp"] == stamp:
-                return str(content["sha256"])
-        digest = file_digest(file)
-        changed = max(int(stamp["modified_ns"]), int(stamp["changed_ns"])) / 1e9
-        if time.time() - changed >= SETTLED_SECONDS and _stamp(file) == stamp:
-            with contextlib.suppress(OSError):
-                write_cached(entry, json.dumps({"stamp": stamp, "sha256": digest}))
-        return digest
+    stamp = _stamp(file)
+    # there may be no entry, or a damaged one
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(entry.read_text())
+        if content["stamp"] == stamp:
+            return str(content["sha256"])
+    digest = file_digest(file)
+    changed = max(int(stamp["modified_ns"]), int(stamp["changed_ns"])) / 1e9
+    if time.time() - changed >= SETTLED_SECONDS and _stamp(file) == stamp:
+        with contextlib.suppress(OSError):
+            write_cached(entry, json.dumps({"stamp": stamp, "sha256": digest}))
+    return digest
 
 
 def _stamp(file: pathlib.Path) -> dict[str, int | str]:

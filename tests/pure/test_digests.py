@@ -1,8 +1,7 @@
-"""Digests of large files: hashed once for all processes of a machine, again after any change."""
+"""Digests of large files: hashed once on a machine, again after any change."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pathlib
 import time
@@ -109,30 +108,3 @@ def test_without_a_folder_to_remember_in_each_hashes(
     monkeypatch.setenv(CACHE, str(tmp_path / "file"))
     assert cached_digest(weights) == cached_digest(weights) == file_digest(weights)
     assert len(hashed) == 2
-
-
-def _hash(cache: str, place: str, log: str) -> None:
-    os.environ[CACHE] = cache
-    digests.LARGE, digests.SETTLED_SECONDS = 10, 0.0
-
-    def slow(path: pathlib.Path) -> str:
-        with open(log, "a") as file:
-            file.write("hashed\n")
-        time.sleep(0.5)
-        return file_digest(path)
-
-    digests.file_digest = slow  # type: ignore[assignment]
-    assert cached_digest(place) == file_digest(place)
-
-
-def test_processes_that_start_at_once_hash_a_file_once(weights: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    log = tmp_path / "log"
-    context = multiprocessing.get_context("spawn")
-    arguments = (str(tmp_path / "cache"), str(weights), str(log))
-    processes = [context.Process(target=_hash, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
-    assert log.read_text() == "hashed\n"
