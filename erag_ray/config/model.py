@@ -46,7 +46,7 @@ class ModelKeys(Keys):
 
     model: Path | None = None
     """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE for a file that an installed Python
-    package carries (by the name that is imported, or that pip shows); served: the name by which the server knows it.
+    package carries (by the name that is imported); served: the name by which the server knows it.
     Code inside a model is never run."""
 
     model_revision: Text | None = None

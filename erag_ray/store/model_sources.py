@@ -5,10 +5,8 @@ Code that comes with a model is never run. Used by readers and by retrievers.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import pathlib
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,35 +81,16 @@ def find_model(
 
 def _package_file(name: str, key: str) -> pathlib.Path:
     package, _, file = name.removeprefix("package:").partition("/")
-    folders = _folders_of(package) or [
-        folder for module in _modules_of(package) for folder in _folders_of(module)
-    ]
+    # find_spec does not run the package, whose code may need packages that are not installed; but it would run the
+    # parents of a dotted name
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    folders = [pathlib.Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
     if not folders:
-        raise InputError([f"{key}: {name}: the Python package {package!r} is not installed"])
+        raise InputError([f"{key}: {name}: no Python package that is imported as {package!r} is installed"])
     path = next((folder / file for folder in folders if (folder / file).exists()), None)
     if path is None:
         raise InputError([f"{key}: {name}: the Python package {package} holds no {file}"])
     return path
-
-
-def _folders_of(module: str) -> list[pathlib.Path]:
-    """Return the folders of an importable package; none if there is no such package."""
-    # find_spec does not run the package, whose code may need packages that are not installed; but it would run the
-    # parents of a dotted name
-    spec = importlib.util.find_spec(module) if module.isidentifier() else None
-    return [pathlib.Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
-
-
-def _modules_of(distribution: str) -> list[str]:
-    """Return the packages that a distribution installs, by its name on PyPI in any spelling (PEP 503)."""
-
-    def normalized(name: str) -> str:
-        return re.sub(r"[-_.]+", "-", name).lower()
-
-    installed = importlib.metadata.packages_distributions()
-    return [
-        module for module, names in installed.items() if normalized(distribution) in map(normalized, names)
-    ]
 
 
 def _from_hub(name: str, key: str, revision: str | None, pickled: bool) -> str:
