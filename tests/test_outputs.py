@@ -17,7 +17,7 @@ from erag_ray.analyses.best_depths import BEST_DEPTHS
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
-from erag_ray.inference.output_tables import Expected, describe_outputs
+from erag_ray.inference.output_tables import Expected, describe_outputs, outputs_of
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader, use_of
 from erag_ray.inference.stage import expected_of, run_stage
@@ -82,7 +82,7 @@ def described(
     expected = Expected(max_new_tokens={"r": most}, example_answers={"r": examples}, verdicts={"d": verdicts})
     given = ((requests, REQUESTS), (responses, RESPONSES))
     asked, answered = (pl.DataFrame(conform(table, schema)) for table, schema in given)
-    return describe_outputs(lists, asked, answered, queries, expected)
+    return describe_outputs(outputs_of(lists, asked, answered, queries), queries, expected)
 
 
 def counts_of(outputs: pl.DataFrame) -> dict[str, int]:

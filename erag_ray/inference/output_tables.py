@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.measures.scores import JUDGED, MARKUP, Scoring, normalize_answer, score_named, score_outputs
-from erag_ray.store.schemas import COMMON_OUTPUTS, JUDGEMENTS, OUTPUTS, RESPONSES, conform
+from erag_ray.measures.scores import MARKUP, Scoring, normalize_answer, score_named, score_outputs
+from erag_ray.store.schemas import COMMON_OUTPUTS, OUTPUTS, RESPONSES
 
 SINGLE_DOCUMENT = "single_document"
 """Kind of the lists of one document, as in eRAG."""
@@ -50,28 +50,43 @@ class Expected:
     """By dataset with a closed set of answers: all of them."""
 
 
-def describe_outputs(
+def outputs_of(
     lists: pl.DataFrame,
     requests: pl.DataFrame,
     responses: pl.DataFrame,
     queries: pl.DataFrame,
-    expected: Expected,
     given: pl.DataFrame = NO_ANSWERS,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return OUTPUTS and COMMON_OUTPUTS of the lists that have a response.
+) -> pl.DataFrame:
+    """Return the outputs to lists that have a response; a row for each distinct list of a kind.
 
     Args:
         lists: columns kind, depth, query_id, doc_ids; several rows may name one list.
         requests: REQUESTS for answers.
         responses: RESPONSES to these; errors are left out.
-        queries: QUERIES of the lists.
-        expected: of the readers and datasets.
+        queries: QUERIES; lists of others are left out.
         given: `ANSWERS` to further lists.
+
+    Returns:
+        The columns of `KIND`, query_id, output and num_output_tokens.
+    """
+    distinct = lists.select("kind", "depth", "query_id", "doc_ids").unique()
+    texts = responses.select(*RESPONSES.key, "output", "num_output_tokens").drop_nulls("output")
+    keys = requests.drop("kind")
+    requested = distinct.join(keys, on=["query_id", "doc_ids"]).join(texts, on=list(RESPONSES.key))
+    columns = ["kind", "depth", "reader", "query_id", "output", "num_output_tokens"]
+    outputs = pl.concat([requested.select(columns), given.select(columns).drop_nulls("output")])
+    datasets = queries.select("query_id", "dataset")
+    return outputs.join(datasets, on="query_id").select(*KIND, "query_id", "output", "num_output_tokens")
+
+
+def describe_outputs(
+    outputs: pl.DataFrame, queries: pl.DataFrame, expected: Expected
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return OUTPUTS and COMMON_OUTPUTS of `outputs_of` the queries.
 
     Raises:
         ValueError: a score is unknown.
     """
-    outputs = _outputs(lists, requests, responses, queries, given)
     # without any reader polars would infer strings
     limit = pl.col("reader").replace_strict(
         dict(expected.max_new_tokens), default=None, return_dtype=pl.Int64
@@ -94,22 +109,14 @@ def describe_outputs(
         },
     )
     table = counts.join(_majorities(queries), on="dataset").sort(KIND).select(OUTPUTS.columns.names)
-    return pl.DataFrame(conform(table, OUTPUTS)), pl.DataFrame(conform(_most_common(outputs), COMMON_OUTPUTS))
+    return table, _most_common(outputs)
 
 
-def describe_judgements(
-    lists: pl.DataFrame,
-    requests: pl.DataFrame,
-    responses: pl.DataFrame,
-    queries: pl.DataFrame,
-    judgements: pl.DataFrame,
-    given: pl.DataFrame = NO_ANSWERS,
-) -> pl.DataFrame:
-    """Return JUDGEMENTS of the lists whose outputs a judge scores; the arguments are as for `describe_outputs`.
+def describe_judgements(outputs: pl.DataFrame, judgements: pl.DataFrame) -> pl.DataFrame:
+    """Return JUDGEMENTS of `outputs_of` the queries whose outputs a judge scores.
 
     ``judgements`` has query_id, output, value? (the judge's verdict): one row for each output that the judge graded.
     """
-    outputs = _outputs(lists, requests, responses, queries.filter(judged_queries()), given)
     graded = judgements.with_columns(is_graded=pl.lit(True))
     joined = outputs.join(graded, on=["query_id", "output"], how="left")
     is_graded, value = pl.col("is_graded").fill_null(False), pl.col("value")
@@ -121,30 +128,7 @@ def describe_judgements(
         num_unusable=(is_graded & value.is_null()).sum(),
         num_not_asked=(~is_graded).sum(),
     )
-    return pl.DataFrame(conform(counts.sort(KIND), JUDGEMENTS))
-
-
-def judged_queries() -> pl.Expr:
-    """Return a condition on the columns of QUERIES: a judge scores their outputs."""
-    return pl.col("score").is_in(JUDGED)
-
-
-def _outputs(
-    lists: pl.DataFrame,
-    requests: pl.DataFrame,
-    responses: pl.DataFrame,
-    queries: pl.DataFrame,
-    given: pl.DataFrame,
-) -> pl.DataFrame:
-    """Return the columns of `KIND`, query_id, output and num_output_tokens; a row for each distinct list of a kind."""
-    distinct = lists.select("kind", "depth", "query_id", "doc_ids").unique()
-    texts = responses.select(*RESPONSES.key, "output", "num_output_tokens").drop_nulls("output")
-    keys = requests.drop("kind")
-    requested = distinct.join(keys, on=["query_id", "doc_ids"]).join(texts, on=list(RESPONSES.key))
-    columns = ["kind", "depth", "reader", "query_id", "output", "num_output_tokens"]
-    outputs = pl.concat([requested.select(columns), given.select(columns).drop_nulls("output")])
-    datasets = queries.select("query_id", "dataset")
-    return outputs.join(datasets, on="query_id").select(*KIND, "query_id", "output", "num_output_tokens")
+    return counts.sort(KIND)
 
 
 def _answer_flags(outputs: pl.DataFrame, queries: pl.DataFrame, expected: Expected) -> pl.DataFrame:

@@ -38,36 +38,6 @@ class Sample(NamedTuple):
     keys: pl.DataFrame
 
 
-class Recheck(NamedTuple):
-    """Result of a recheck.
-
-    Attributes:
-        num_requests: in the sample.
-        num_outputs: those of them whose output differs.
-        num_labels: those of them whose score (or other folded value) differs.
-        num_judged: those of the differing outputs that a judge scores; their new scores are unknown.
-        num_errors: those of the requests that are an error now or were one before; they are not compared.
-        num_unsent: more requests, for which nothing of ``max_cost`` was left.
-    """
-
-    num_requests: int
-    num_outputs: int
-    num_labels: int
-    num_judged: int = 0
-    num_errors: int = 0
-    num_unsent: int = 0
-
-    def __str__(self) -> str:
-        judged = f" The judge scores {self.num_judged:,} of these outputs, and its scores are not compared."
-        errors = f" {self.num_errors:,} of the requests are errors, and are not compared."
-        unsent = f" {self.num_unsent:,} more were not sent again: max_cost is spent."
-        return (
-            f"Rechecked: {self.num_requests:,} requests; {self.num_outputs:,} outputs and {self.num_labels:,} scores "
-            f"differ.{judged if self.num_judged else ''}{errors if self.num_errors else ''}"
-            f"{unsent if self.num_unsent else ''}"
-        )
-
-
 def sample_of(plan: ModelPlan, fraction: float, seed: int) -> Sample | None:
     """Return a random sample of a model's new requests, rounded up; None if it is empty."""
     count = math.ceil(fraction * plan.new.height)
@@ -88,8 +58,11 @@ def sample_of(plan: ModelPlan, fraction: float, seed: int) -> Sample | None:
     return Sample(table=table, forms=[*plan.forms, *again], keys=numbered)
 
 
-def recheck(sample: Sample, store: ResponseStore, responses: pl.DataFrame, plan: StagePlan) -> Recheck:
-    """Compare the responses to a sample with the first ones, RESPONSES of its model."""
+def recheck(sample: Sample, store: ResponseStore, responses: pl.DataFrame, plan: StagePlan) -> str:
+    """Compare the responses to a sample with the first ones, RESPONSES of its model; return the counts in words.
+
+    Requests that are an error now or were one before are not compared; for others nothing of ``max_cost`` was left.
+    """
     second = sample.keys.select(pl.col("again").alias("question_key"), PASSAGES_KEY)
     responses_again = store.lookup(second).select(
         PASSAGES_KEY,
@@ -107,14 +80,16 @@ def recheck(sample: Sample, store: ResponseStore, responses: pl.DataFrame, plan:
     rows = differ.join(firsts.select(*KEY_COLUMNS, "kind", "query_id"), on=KEY_COLUMNS)
     facts = plan.queries.select("query_id", "dataset", "answers", "score")
     changed = [_is_changed(row, plan.uses) for row in rows.join(facts, on="query_id").iter_rows(named=True)]
-    return Recheck(
-        num_requests=both.height,
-        num_outputs=differ.height,
-        num_labels=changed.count(True),
-        num_judged=changed.count(None),
-        num_errors=both.height - compared.height,
-        num_unsent=sample.keys.height - both.height,
-    )
+    num_judged, num_errors = changed.count(None), both.height - compared.height
+    num_unsent = sample.keys.height - both.height
+    counts = f"{differ.height:,} outputs and {changed.count(True):,} scores"
+    sentences = {
+        f"Rechecked: {both.height:,} requests; {counts} differ.": True,
+        f"The judge scores {num_judged:,} of these outputs, and its scores are not compared.": num_judged,
+        f"{num_errors:,} of the requests are errors, and are not compared.": num_errors,
+        f"{num_unsent:,} more were not sent again: max_cost is spent.": num_unsent,
+    }
+    return " ".join(filter(sentences.get, sentences))
 
 
 def _is_changed(row: Mapping[str, Any], uses: Uses) -> bool | None:

@@ -16,7 +16,7 @@ import polars as pl
 from erag_ray.config.job import JobConfig
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.inference.in_process import run_in_process
-from erag_ray.inference.output_tables import Expected, describe_outputs
+from erag_ray.inference.output_tables import Expected, describe_outputs, outputs_of
 from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import ModelPlan, StagePlan
 from erag_ray.inference.recheck import Sample, recheck, sample_of
@@ -202,16 +202,15 @@ def _seal_responses(
     tables.write(record_run(config, plan, spent), COSTS)
     if plan.answered is not None:
         with stage_progress("outputs", show=config.progress):
-            requests, expected = plan.requests.filter(kind=ANSWER.name), expected_of(plan.uses, plan.verdicts)
-            outputs, common = describe_outputs(
-                plan.answered, requests, responses, plan.queries, expected, plan.given
-            )
-            tables.write(outputs, OUTPUTS)
+            requests, queries = plan.requests.filter(kind=ANSWER.name), plan.queries
+            outputs = outputs_of(plan.answered, requests, responses, queries, plan.given)
+            counts, common = describe_outputs(outputs, queries, expected_of(plan.uses, plan.verdicts))
+            tables.write(counts, OUTPUTS)
             tables.write(common, COMMON_OUTPUTS)
-    counts = sum((Counter(model_counts.notes) for model_counts in done.values()), Counter[str]())
-    notes = ", ".join(f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items()))
+    noted_in = sum((Counter(model_counts.notes) for model_counts in done.values()), Counter[str]())
+    notes = ", ".join(f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(noted_in.items()))
     noted = [f"Of the new outputs: {notes}."] if notes else []
-    _seal(config, tables, plan, responses, devices, [*noted, *map(str, rechecks)])
+    _seal(config, tables, plan, responses, devices, [*noted, *rechecks])
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference.output_tables import describe_judgements, judged_queries
+from erag_ray.inference.output_tables import describe_judgements, outputs_of
 from erag_ray.inference.planning.pending import DocIds
 from erag_ray.inference.planning.plan import StagePlan, answers_of_lists, plan_lists, preview
 from erag_ray.inference.stage import Finished, run_stage
 from erag_ray.inputs.evidence import Inputs
-from erag_ray.measures.scores import needs_judgement
+from erag_ray.measures.scores import JUDGED, needs_judgement
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.store.responses import ResponseStore
@@ -50,9 +50,8 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
     # only of outputs that are complete answers of the reader
     if done.plan.answered is not None:
         requests, lists = done.requests.filter(kind=ANSWER.name), done.plan.answered
-        table = describe_judgements(
-            lists, requests, done.responses, inputs.queries, judgements, done.plan.given
-        )
+        complete = outputs_of(lists, requests, done.responses, _judged(inputs), done.plan.given)
+        table = describe_judgements(complete, judgements)
         TableStore("/".join([config.out.rstrip("/"), plan.stage])).write(table, JUDGEMENTS)
     return dataclasses.replace(done, judgements=judgements, costs=judge.costs)
 
@@ -76,7 +75,7 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
 
 def _judged(inputs: Inputs) -> pl.DataFrame:
     """Return the QUERIES whose outputs a judge scores."""
-    return inputs.queries.filter(judged_queries())
+    return inputs.queries.filter(pl.col("score").is_in(JUDGED))
 
 
 def _outputs(config: JobConfig, done: Finished) -> pl.DataFrame:
