@@ -22,7 +22,7 @@ from erag_ray.inference.in_process import LocalReader
 from erag_ray.inference.planning.uses import use_of
 from erag_ray.models import make_model, model_id
 from erag_ray.prompts.kinds.answer import ANSWER
-from erag_ray.store.stages.memory import job_memory
+from erag_ray.store.stages.lock import job_memory
 from erag_ray.support.errors import InputError
 
 FORMS = {kind: models.form_for(kind) for kind in ("fid", "ipa", "causal")}

@@ -23,7 +23,7 @@ from erag_ray.inference import actor
 from erag_ray.inputs.stage import prepare
 from erag_ray.measures.lists import compute, list_ideal
 from erag_ray.store.schemas import COSTS, REQUESTS
-from erag_ray.store.stages.memory import job_memory
+from erag_ray.store.stages.lock import job_memory
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError, JobError
 

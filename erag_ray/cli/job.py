@@ -21,8 +21,7 @@ import pyarrow as pa
 from erag_ray.config.keys.values import paths_of
 from erag_ray.store.digests import CACHE
 from erag_ray.store.folder import Folder
-from erag_ray.store.stages.lock import locked
-from erag_ray.store.stages.memory import job_memory
+from erag_ray.store.stages.lock import job_memory, locked
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.registry import install_advice
 from erag_ray.support.threads import give_way

@@ -17,7 +17,7 @@ from erag_ray.models import Isolation
 from erag_ray.models.local.process import num_threads, set_threads
 from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
-from erag_ray.store.stages.memory import shared
+from erag_ray.store.stages.lock import shared
 from erag_ray.support.errors import JobError
 from erag_ray.support.progress import progress
 from erag_ray.support.threads import num_cpus

@@ -16,11 +16,10 @@ import polars as pl
 from erag_ray.config.job import JobConfig
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.inference.in_process import run_in_process
-from erag_ray.inference.output_tables import Expected, describe_outputs, outputs_of
+from erag_ray.inference.output_tables import Expected, Values, describe_outputs, fold, outputs_of
 from erag_ray.inference.planning.pending import Uses
 from erag_ray.inference.planning.plan import ModelPlan, StagePlan
 from erag_ray.inference.recheck import Sample, recheck, sample_of
-from erag_ray.inference.values import Values, fold
 from erag_ray.inference.work import Done, Work, cost_frame, cost_row, record_run, runs_before
 from erag_ray.inputs.evidence import Inputs
 from erag_ray.measures.scores import JUDGEMENTS

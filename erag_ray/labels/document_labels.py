@@ -10,8 +10,8 @@ import polars as pl
 
 from erag_ray import annotators
 from erag_ray.config.job import JobConfig
+from erag_ray.inference.output_tables import Values
 from erag_ray.inference.stage import Finished
-from erag_ray.inference.values import Values
 from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
 from erag_ray.inputs.settings import label_settings, scores_of
 from erag_ray.inputs.stage import EVIDENCE_TABLES

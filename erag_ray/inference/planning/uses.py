@@ -20,7 +20,7 @@ from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Case, Kind, Role
 from erag_ray.prompts.request import Form, Passage
 from erag_ray.store.fingerprints import fingerprint
-from erag_ray.store.stages.memory import shared
+from erag_ray.store.stages.lock import shared
 from erag_ray.support.errors import InputError
 from erag_ray.support.user_code import checking
 

@@ -1,4 +1,7 @@
-"""One job at a time in one output folder: two would take the seals off each other's tables."""
+"""The lock of a job on its output folder, and values that its steps share in memory.
+
+Two jobs in one folder would take the seals off each other's tables.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,10 +24,12 @@ from erag_ray.store.folder import Folder
 from erag_ray.support.errors import InputError
 from erag_ray.support.ownership import MARKER, RECORDS, UNFINISHED, Ledger, read_marker, write_marker
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 SIGN = re.compile(r".+@.*@\d+")
 """Names of signs: job, host and process."""
+_SHARED: ContextVar[dict[str, Any] | None] = ContextVar("shared by the steps of this job", default=None)
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
@@ -135,3 +142,23 @@ def _only_lease(folder: Folder) -> Iterator[leases.Lease]:
             text = f"another job has taken {folder.root}; wait for it, or choose another out"
             raise InputError([f"out: {text}"])
         yield lease
+
+
+@contextlib.contextmanager
+def job_memory() -> Iterator[None]:
+    token = _SHARED.set({})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+def shared(key: str, make: Callable[[], T]) -> T:
+    """Return what this job has under a key, which is made at its first use; outside of a job it is always made."""
+    memory = _SHARED.get()
+    if memory is None:
+        return make()
+    if key not in memory:
+        memory[key] = make()
+    value: T = memory[key]
+    return value
