@@ -33,7 +33,6 @@ from erag_ray.inference.cluster.nodes import (
 )
 from erag_ray.inference.cluster.session import FREE_CPUS
 from erag_ray.inference.coordinator import POLL_SECONDS, STOP_SECONDS, Coordinator
-from erag_ray.inference.watchdog import described_limit
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Resources, model_class
 from erag_ray.store.folder import Folder
@@ -194,7 +193,6 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     arguments = actor_arguments(work, config, job, pool)
     if config.progress:
         logger.info("%s", pool.described(nodes_alive()))
-        logger.info("%s", described_limit(arguments["max_batch_seconds"]))
     actor: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Coordinator)
     coordinator = actor.remote(config.max_cost, pool.size)
     counted = (

@@ -20,13 +20,6 @@ CHECK_SECONDS, END_SECONDS = 0.5, 10.0
 STDERR = 2
 
 
-def described_limit(seconds: MaxBatchSeconds) -> str:
-    """Return a line about the limit of a batch."""
-    limit = "none" if seconds is None else f"{seconds:g} s" if seconds != "auto" else ""
-    limit = limit or f"{SLOWEST_FACTOR} times the slowest one, at least {MIN_BATCH_SECONDS:.0f} s"
-    return f"limit of a batch: {limit} (max_batch_seconds)"
-
-
 class Watchdog:
     """Ends this process if loading or a batch takes too long: nothing else interrupts native code.
 
