@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -46,7 +46,6 @@ def locked(out: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             folder = Folder(out, is_shared=True)
-            stack.callback(_remove_empty, folder, list(_missing(folder)))
             _mark(folder)
             lease = stack.enter_context(_only_lease(folder))
             leases.ON_FOLDERS.append(lease)
@@ -82,25 +81,6 @@ def _settle(ledger: Ledger, lease: leases.Lease) -> None:
     with contextlib.suppress(OSError):
         if not lease.is_lost:
             ledger.settle()
-
-
-def _missing(folder: Folder) -> Iterator[Folder]:
-    """Yield a folder and those above it, while they do not exist."""
-    while folder.path and not folder.exists():
-        yield folder
-        folder = folder.shared(folder.path.rstrip("/").rpartition("/")[0])
-
-
-def _remove_empty(folder: Folder, new: Iterable[Folder]) -> None:
-    """Delete the marker of a folder in which there is nothing else, and the folders that are new and empty."""
-    with contextlib.suppress(OSError, pa.ArrowException):
-        if not folder.names(leases.LEASES):
-            for name in (leases.LEASES, UNFINISHED):
-                folder.prune(name)
-            if read_marker(folder) == [] and folder.entries() == [MARKER]:
-                folder.delete(MARKER)
-            for empty in new:
-                empty.prune()
 
 
 @contextlib.contextmanager
