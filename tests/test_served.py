@@ -126,6 +126,7 @@ FAULTS = {
     "too large": (error_reply(413, "too large"), 1, "input", "too large"),
     "cannot be read": (error_reply(422, "no such field"), 1, "input", "no such field"),
     "filter": (error_reply(400, "filtered", "content_filter"), 1, "refused", "filtered"),
+    "filter by 403": (error_reply(403, "It requires moderation; your input was flagged"), 1, "refused", "flagged"),
     "filter in the answer": (Reply(choice={"finish_reason": "content_filter"}), 1, "refused",
         "content filter"),
     "an error in the choice": (
@@ -271,12 +272,6 @@ def test_other_weights_by_name_or_fingerprint_end_the_job_before_an_answer_of_th
     assert {response.text for response in found} == {"old"}
     assert len(found) == 50
     assert len(server.asked) < 50 + 2 * 16
-
-
-def test_a_fingerprint_that_is_left_out_at_times_is_no_change(server: MisbehavingServer) -> None:
-    server.fingerprint = "fp-1"
-    server.behave = lambda asked: Reply(fields={"system_fingerprint": None} if asked.number % 2 else {})
-    assert kinds(run(model_of(server), 20)) == {""}
 
 
 def test_other_weights_by_the_probe_end_the_job_while_it_runs(

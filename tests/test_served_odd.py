@@ -108,6 +108,7 @@ def test_an_answer_that_cannot_be_read_is_asked_again_and_then_an_error_row(
 
 READABLE: dict[str, dict[str, Any]] = {
     "2**64 tokens": {"usage": {"prompt_tokens": 2**64, "completion_tokens": 5}},
+    "no fingerprint": {"system_fingerprint": None},
     "a list as fingerprint": {"system_fingerprint": ["a"]},
     "a mapping as fingerprint": {"system_fingerprint": {"a": 1}},
     "a list as model": {"model": [MODEL]},

@@ -198,6 +198,8 @@ class Client:
                     num_good = self._num_good
                     return await self._post_once(body, estimate, server, budget, charge)
             except _Retry as retry:
+                if retry.kind != "refused":
+                    self.limit.count_failed()
                 num_sent[retry.kind] += 1
                 if max_retries is not None or num_good != self._num_good or not self._is_patient(retry):
                     counts[retry.kind] += 1
@@ -263,7 +265,6 @@ class Client:
         charge.price = budget.price_of(counts_of(answer, estimate) if isinstance(answer, dict) else estimate)
         failure = failure_of(answer)
         if failure and failure.kind == "resource":
-            self.limit.count_failed()
             raise _Retry("failed", f"{server.url}: {failure.text}")
         self._count_good(answer, num_tokens)
         if failure:
@@ -291,27 +292,23 @@ class Client:
         if isinstance(error, openai.APIStatusError):
             return self._classified_status(url, text, error)
         if isinstance(error, TimeoutError) or _is_read_timeout(error):
-            self.limit.count_failed()
             return _Retry("late", text)
         if isinstance(error, openai.APIConnectionError | aiohttp.ClientError | OSError):
-            self.limit.count_failed()
             return _Retry("away" if _is_away(error) else "failed", text)
         if isinstance(error, UNREADABLE):
-            self.limit.count_failed()
             is_too_large = type(error).__name__ == "SizeError"
             return _Retry("failed", text if is_too_large else f"{url}: the answer is no JSON")
         return error
 
     def _classified_status(self, url: str, text: str, error: Any) -> Exception:
         status = error.status_code
-        if status in ADVICE:
+        is_filtered = any(word in f"{error} {error.body}".casefold() for word in FILTERED)
+        # OpenRouter answers 403 for a single question that its moderation flags
+        if status in ADVICE and not (status == 403 and is_filtered):
             self.ended = self.job_error(url, error)
             return self.ended
         if status in (408, 409, 425) or status >= 500:
-            self.limit.count_failed()
-            kind: Kind = "away" if status in AWAY else "failed"
-            return _Retry(kind, text, _retry_after(error.response.headers))
-        is_filtered = any(word in f"{error} {error.body}".casefold() for word in FILTERED)
+            return _Retry("away" if status in AWAY else "failed", text, _retry_after(error.response.headers))
         return RequestError(Failure("refused" if is_filtered else "input", text))
 
     def _give_up(self, retry: _Retry, count: int) -> NoReturn:
