@@ -209,6 +209,7 @@ def test_a_write_that_fails_ends_the_job_and_rows_that_were_interrupted_are_writ
 USAGE: dict[str, Any] = {
     "counted": {},
     "missing": {"usage": None},
+    "zero": {"usage": {"prompt_tokens": 0, "completion_tokens": 0}},
     "negative": {"usage": {"prompt_tokens": -5, "completion_tokens": -1}},
     "not a number": {"usage": {"prompt_tokens": math.nan, "completion_tokens": math.inf}},
     "texts": {"usage": {"prompt_tokens": "50", "completion_tokens": True}},

@@ -142,6 +142,8 @@ def usage_of(reply: Mapping[str, Any], name: str) -> int | None:
 def counts_of(reply: Mapping[str, Any], estimate: TokenCounts) -> TokenCounts:
     """Return the token counts of a reply, and those of an estimate where it has none: unknown is not 0."""
     num_prompt, num_output = usage_of(reply, "prompt_tokens"), usage_of(reply, "completion_tokens")
+    if not num_prompt:  # no prompt has 0 tokens: the server does not count
+        num_prompt, num_output = None, num_output or None
     counts = TokenCounts(
         num_prompt=estimate.num_prompt if num_prompt is None else num_prompt,
         num_cached=usage_of(reply, "prompt_tokens_details.cached_tokens") or 0,
