@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections import Counter
+from typing import Any
 
 import polars as pl
 import pytest
@@ -34,11 +35,12 @@ def test_more_repeats_ask_only_for_what_is_missing_and_equal_scores_have_their_m
     assert [4 / 11 in scores and scores == runs[0][1] for _, scores in runs] == [True] * 4
 
 
+@pytest.mark.parametrize("seed", [{"request_seed": 40}, {"extra_body": {"seed": 40}}])
 def test_each_repeat_has_a_seed_of_its_own(
-    tiny: Tiny, server: MisbehavingServer, runs_here: None, job: RunJob
+    seed: dict[str, Any], tiny: Tiny, server: MisbehavingServer, runs_here: None, job: RunJob
 ) -> None:
     server.behave = titles
-    reader = config_of(server, temperature=0.7, request_seed=40)
+    reader = config_of(server, temperature=0.7, **seed)
     some = tiny.with_config(reader=reader, repeats=3, recheck_fraction=1.0, num_readers=0)
     code, said = job("compare", some)
     assert code == 0, said

@@ -182,6 +182,7 @@ NOTED = {
     "a sign that is no thinking": (Reply(text="a <think> b"), "a <think> b", ()),
     "counts that are none": (Reply(fields={"usage": {"prompt_tokens": "many"}}), "an answer", ("estimated",)),
     "no counts": (Reply(fields={"usage": None}), "an answer", ("estimated",)),
+    "a cut prompt": (Reply(fields={"usage": {"prompt_tokens": 9, "completion_tokens": 2}}), "an answer", ("short",)),
 }  # fmt: skip
 
 
@@ -384,9 +385,8 @@ def test_what_a_served_model_cannot_do_is_refused_by_name(server: MisbehavingSer
     assert "api: chat" in refusal(server, api="completions")
     long = dataclasses.replace(FORM, max_prompt_tokens=4090)
     assert "are 4,098 together, the server's context is 4,096" in refusal(server, long)
-    server.refuses_fields = ("seed",)
-    assert "refuses a plain request" in refusal(server)
-    assert "Unsupported parameter: seed" in refusal(server)
+    server.refuses_fields = ("max_tokens", "seed")
+    assert re.search("refuses a plain request: .*parameter: max_tokens.*; .*parameter: seed", refusal(server))
 
 
 def test_answers_that_differ_are_said(server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,6 +399,12 @@ def test_answers_that_differ_are_said(server: MisbehavingServer, monkeypatch: py
     assert "Warning: equal requests get different answers" in model.notes()[0]
     # and no later probe is held against the first
     assert kinds(run(model, 3)) == {""}
+    reply = Reply(text="", fields={"model": "another", "usage": None})
+    monkeypatch.setattr(server, "_answer", lambda body, prompt, _: answer(body, prompt, reply))
+    (note,) = model_of(server).notes()
+    assert "1 server(s) answer as another; " in note
+    assert "its answer to the probe is empty, so that no change of its weights would be noticed; " in note
+    assert "Warning: its answers have no token counts (usage): tokens and price are estimates" in note
 
 
 def test_bad_addresses_keys_and_names_are_one_message_each(
@@ -506,6 +512,7 @@ def signed_by_itself(folder: pathlib.Path) -> tuple[Any, pathlib.Path]:
         ({"base_url": None, "revision": None}, "reader.base_url: kind served needs it"),
         ({"revision": None}, "reader.revision: kind served needs it"),
         ({"model": None}, "reader.model: kind served needs it"),
+        ({"extra_body": {"stream": True}}, "reader.extra_body: must not have stream"),
     ],
 )
 def test_missing_and_wrong_settings_are_refused_and_no_key_is_repeated(
@@ -846,7 +853,7 @@ def test_a_server_with_other_weights_is_refused_before_anything_is_asked(
     deeper = tiny_served.with_config(end_to_end_depths=[2])
     code, said = job("compare", deeper)
     assert code == 2
-    assert "reader.revision: the server has changed since the responses of revision 1" in said
+    assert "reader.revision: the server has changed since responses of revision 1" in said
     assert server.asked == []
     reader = dataclasses.replace(deeper.config.reader, revision="2")
     assert job("compare", deeper.with_config(reader=reader))[0] == 0

@@ -245,18 +245,6 @@ def test_answers_that_are_thrown_away_are_paid_too(server: MisbehavingServer) ->
     assert 20 <= 2 * len(server.asked) <= 20 + 2
 
 
-def test_the_handshake_says_that_a_server_counts_no_tokens(
-    server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "no token counts" not in model_of(server).notes()[0]
-    answer = server._answer
-    monkeypatch.setattr(server, "_answer", lambda *arguments: {**answer(*arguments), "usage": None})
-    assert (
-        "Warning: its answers have no token counts (usage): tokens and price are estimates"
-        in (model_of(server).notes()[0])
-    )
-
-
 def test_requests_that_are_sent_again_and_later_stages_count_under_max_cost(
     tiny: Tiny, server: MisbehavingServer, runs_here: None
 ) -> None:

@@ -48,6 +48,7 @@ NOTES = {
     "cut": "cut by max_new_tokens",
     "empty": "empty",
     "estimated": "token counts missing, estimated in",
+    "short": "far fewer prompt tokens counted than sent (does the server cut prompts, as Ollama beyond num_ctx?)",
 }
 """Note of `Response.notes` -> its text in the summary."""
 NUM_NAMED, LINE_CHARACTERS = 5, 2000

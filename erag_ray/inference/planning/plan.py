@@ -316,9 +316,8 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
         yield from model_plan.model.notes()
         yield from model_plan.repaired
         reader = model_plan.model.config
-        is_greedy = reader.kind != "function" and not (
-            reader.temperature or reader.extra_body.get("temperature")
-        )
+        temperature = reader.temperature or reader.extra_body.get("temperature")
+        is_greedy = reader.kind != "function" and not temperature
         if is_greedy and any(form.repeat for form in model_plan.forms):
             yield f"{model_plan.id}: repeated answers of a greedy reader (temperature 0) differ by rounding alone"
         for row in model_plan.counts.iter_rows(named=True):

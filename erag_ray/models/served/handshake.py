@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.models.base import Rendered
 from erag_ray.models.budget import TokenCounts
 from erag_ray.models.served.answers import counts_of, name_of, text_of
 from erag_ray.models.served.client import RESUME_ADVICE, Client, RequestError
@@ -16,6 +17,7 @@ from erag_ray.support.errors import InputError, JobError
 
 PROBE = "Name the capital of France. Then name five animals and five colours, with commas between them."
 """Short, so that equal weights give equal answers under any load; other weights rarely generate the same list."""
+PROMPT = Rendered(text=PROBE, messages=({"role": "user", "content": PROBE},))
 PROBE_TOKENS = 40
 PROBE_COUNTS = TokenCounts(0, 0, PROBE_TOKENS)
 TOP_LOGPROBS, TOP_LOGPROBS_OF_TEXT = 20, 5
@@ -24,6 +26,9 @@ MAX_RETRIES = 1
 """For requests of a handshake, since the user waits for it."""
 LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """Names of the context length in the model lists of servers."""
+STEADY = "equal requests get equal answers"
+UNSTEADY = "Warning: equal requests get different answers: responses depend on more than the request"
+EMPTY = "Warning: its answer to the probe is empty, so that no change of its weights would be noticed"
 NO_COUNTS = (
     "; Warning: its answers have no token counts (usage): tokens and price are estimates, rather too high"
 )
@@ -61,13 +66,12 @@ class Handshake:
 
     def notes(self, name: str) -> list[str]:
         length = f"{self.context_length:,} tokens" if self.context_length else "of unknown length"
-        logprobs = "of first tokens" if self.has_top_logprobs else "none"
-        steady = "equal requests get equal answers"
-        if not self.is_steady:
-            steady = (
-                "Warning: equal requests get different answers: responses depend on more than the request"
-            )
-        parts = f"{len(self.answers)} server(s) answer; context {length}; log-probabilities: {logprobs}"
+        logprobs = f"log-probabilities: {'of first tokens' if self.has_top_logprobs else 'none'}"
+        steady = STEADY if self.is_steady else UNSTEADY
+        steady = steady if all(answer.text for answer in self.answers) else EMPTY
+        models = {answer.model or name for answer in self.answers}
+        names = "" if models == {name} else f" as {', '.join(sorted(models))}"
+        parts = f"{len(self.answers)} server(s) answer{names}; context {length}; {logprobs}"
         counts = "" if all(answer.counts_tokens for answer in self.answers) else NO_COUNTS
         return [f"{name}: {parts}; {steady}{counts}"]
 
@@ -81,23 +85,28 @@ class Handshake:
 
 
 def body_of(
-    config: ReaderConfig, text: str, max_tokens: int, token_field: str, **fields: Any
+    config: ReaderConfig,
+    max_tokens: int,
+    token_field: str,
+    rendered: Rendered = PROMPT,
+    more_seed: int = 0,
+    *,
+    has_logprobs: bool = False,
 ) -> dict[str, Any]:
-    """Return the body of a request with one message, or one prompt."""
-    prompt = {"messages": [{"role": "user", "content": text}]} if config.api == "chat" else {"prompt": text}
-    return {**common_fields(config), **prompt, token_field: max_tokens, **fields, **config.extra_body}
+    """Return the body of a request; ``more_seed`` is what its form adds to the seed, also to one in extra_body."""
+    is_chat = config.api == "chat"
+    of_chat, of_text = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}, {"logprobs": TOP_LOGPROBS_OF_TEXT}
+    logprobs = (of_chat if is_chat else of_text) if has_logprobs else {}
+    prompt = {"messages": list(rendered.messages)} if is_chat else {"prompt": rendered.text}
+    body = {**common_fields(config), **prompt, token_field: max_tokens, **logprobs, **config.extra_body}
+    seed = body.get("seed")
+    return {**body, "seed": seed + more_seed} if more_seed and isinstance(seed, int) else body
 
 
-def common_fields(config: ReaderConfig, more_seed: int = 0) -> dict[str, Any]:
-    """Return the fields of all requests; ``more_seed`` is what a request's form adds to the seed."""
-    seed = {} if config.request_seed is None else {"seed": config.request_seed + more_seed}
+def common_fields(config: ReaderConfig) -> dict[str, Any]:
+    """Return the fields of all requests."""
+    seed = {} if config.request_seed is None else {"seed": config.request_seed}
     return {"model": config.model, "temperature": config.temperature, **seed}
-
-
-def logprob_fields(config: ReaderConfig) -> dict[str, Any]:
-    if config.api == "chat":
-        return {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
-    return {"logprobs": TOP_LOGPROBS_OF_TEXT}
 
 
 async def shake_hands(client: Client) -> Handshake:
@@ -109,15 +118,14 @@ async def shake_hands(client: Client) -> Handshake:
     """
     length = _context_length(client.config, await client.models())
     token_field = await _token_field(client)
-    servers = range(len(client.config.base_urls))
+    servers = list(range(len(client.config.base_urls)))
     try:
-        answers = [await probe(client, token_field, server, MAX_RETRIES) for server in servers]
-        repeats = [await probe(client, token_field, server, MAX_RETRIES) for server in servers]
+        answers = [await probe(client, token_field, server, MAX_RETRIES) for server in servers * 2]
     except RequestError as error:
         raise JobError(f"{error}; {RESUME_ADVICE}") from error
     return Handshake(
-        answers=tuple(answers),
-        is_steady=len({answer.text for answer in (*answers, *repeats)}) == 1,
+        answers=tuple(answers[: len(servers)]),
+        is_steady=len({answer.text for answer in answers}) == 1,
         context_length=length,
         token_field=token_field,
         has_top_logprobs=await _has_top_logprobs(client, token_field, answers[0].text),
@@ -133,7 +141,7 @@ async def probe(
     is_exclusive: bool = False,
 ) -> Probe:
     """Send the probe to one server, by its index."""
-    body = body_of(client.config, PROBE, PROBE_TOKENS, token_field)
+    body = body_of(client.config, PROBE_TOKENS, token_field)
     answer = await client.post(
         body, PROBE_COUNTS, server=server, max_retries=max_retries, is_exclusive=is_exclusive
     )
@@ -164,23 +172,20 @@ async def _token_field(client: Client) -> str:
     texts = []
     for name in ("max_tokens", "max_completion_tokens"):
         try:
-            await client.post(body_of(client.config, PROBE, PROBE_TOKENS, name), max_retries=MAX_RETRIES)
+            await client.post(body_of(client.config, PROBE_TOKENS, name), max_retries=MAX_RETRIES)
+            return name
         except RequestError as error:
             if error.failure.kind == "resource":
                 raise JobError(f"{error}; {RESUME_ADVICE}") from error
             texts.append(str(error))
-        else:
-            return name
-    raise InputError([f"reader: the server refuses a plain request: {texts[0]}"])
+    raise InputError([f"reader: the server refuses a plain request: {'; '.join(dict.fromkeys(texts))}"])
 
 
 async def _has_top_logprobs(client: Client, token_field: str, text: str) -> bool:
     """Return whether the server returns log-probabilities of first tokens that agree with its answer to the probe."""
-    fields = logprob_fields(client.config)
+    body = body_of(client.config, 1, token_field, has_logprobs=True)
     try:
-        answer = await client.post(
-            body_of(client.config, PROBE, 1, token_field, **fields), max_retries=MAX_RETRIES
-        )
+        answer = await client.post(body, max_retries=MAX_RETRIES)
     except RequestError:
         return False
     logprobs = top_logprobs(answer)

@@ -25,8 +25,8 @@ from erag_ray.models.served.answers import UNREADABLE, counts_of, has_thinking_a
 from erag_ray.models.served.client import MAX_FAILED_IN_A_ROW, RESUME_ADVICE, Client, RequestError, key_of
 from erag_ray.models.served.handshake import (
     Handshake,
+    body_of,
     common_fields,
-    logprob_fields,
     probe,
     shake_hands,
     top_logprobs,
@@ -45,6 +45,10 @@ REFUSED_ADVICE = (
     "Correct reader.model, reader.extra_body or reader.max_prompt_tokens; these requests have no response and are sent "
     "again"
 )
+REFUSED_FIELDS = ("messages", "prompt", "stream")
+"""Fields of a request that a config must not set: each has its own prompt, and an answer is one JSON object."""
+SHORT = 0.6
+"""A server that counts a smaller share of a prompt's tokens, at 4 characters each, has not read all of it."""
 ADDRESS = re.compile(r"https?://[^\s@?#]+")
 
 Answer = tuple[int, Response]
@@ -54,7 +58,8 @@ class ServedModel(Model):
     """A model behind one or several servers.
 
     Notes of its responses: ``thinking`` and ``control`` tokens (removed from the output), ``cut`` (by
-    ``max_new_tokens``), ``empty``, ``estimated`` (its token counts, which the server did not return).
+    ``max_new_tokens``), ``empty``, ``estimated`` (its token counts, which the server did not return), ``short`` (far
+    fewer prompt tokens by the server's count than were sent).
     """
 
     charges_budget: ClassVar[bool] = True
@@ -72,6 +77,8 @@ class ServedModel(Model):
         needed = {"base_url": config.base_urls, "model": config.model, "revision": config.revision}
         problems = [f"reader.{name}: kind served needs it" for name, value in needed.items() if not value]
         problems += [f"reader.base_url: {fault}" for fault in _faults_of(config.base_urls)]
+        refused = (name for name in REFUSED_FIELDS if config.extra_body.get(name))
+        problems += [f"reader.extra_body: must not have {name}" for name in refused]
         if importlib.util.find_spec("openai") is None:
             problems.append("reader.kind: served needs openai: pip install 'erag-ray[served]'")
         if problems:
@@ -151,9 +158,7 @@ class ServedModel(Model):
     def check_facts(self, first: Mapping[str, Any]) -> None:
         difference = self.handshake.difference(first["handshake"])
         if difference:
-            text = (
-                f"the server has changed since the responses of revision {self.config.revision}: {difference}"
-            )
+            text = f"the server has changed since responses of revision {self.config.revision}: {difference}"
             advice = "if it has other weights, set another revision, which has responses of its own"
             raise InputError([f"reader.revision: {text}; {advice}"])
 
@@ -271,9 +276,10 @@ class ServedModel(Model):
         )
 
     async def _respond(self, client: Client, request: Request) -> Response:
-        rendered = _rendered(request)
-        body = self._body(request, rendered)
-        num_output = 1 if request.form.method == "loglikelihood" else request.form.max_new_tokens
+        rendered, form = _rendered(request), request.form
+        token_field, is_token = self.handshake.token_field, form.method == "loglikelihood"
+        num_output = 1 if is_token else form.max_new_tokens
+        body = body_of(self.config, num_output, token_field, rendered, form.seed, has_logprobs=is_token)
         estimate = TokenCounts(rendered.num_tokens or 0, 0, num_output)
         try:
             answer = await client.post(body, estimate, budget=self.budget)
@@ -296,15 +302,6 @@ class ServedModel(Model):
             value = name_of(answer, name)
             if value and known and value.casefold() not in {text.casefold() for text in known if text}:
                 self._raise_changed(None, f"{name} {', '.join(map(str, known))}, now {value}")
-
-    def _body(self, request: Request, rendered: Rendered) -> dict[str, Any]:
-        form, api = request.form, self.config.api
-        prompt = {"messages": list(rendered.messages)} if api == "chat" else {"prompt": rendered.text}
-        fields = common_fields(self.config, form.seed)
-        body = {**fields, **prompt, self.handshake.token_field: form.max_new_tokens}
-        if form.method == "loglikelihood":
-            body |= {self.handshake.token_field: 1, **logprob_fields(self.config)}
-        return {**body, **self.config.extra_body}
 
 
 class _Refusals:
@@ -424,30 +421,29 @@ def _truncate(parts: Sequence[Piece], room: int, *, keep_end: bool) -> tuple[lis
 def _response(
     request: Request, rendered: Rendered, answer: Mapping[str, Any], counts: TokenCounts
 ) -> Response:
-    content = _content(request, answer)
+    """Return the text or the log-probabilities of an answer, or the failure, with its token counts."""
+    is_short = counts.num_prompt < SHORT * (rendered.num_tokens or 0)
+    flags = {"estimated": counts.is_estimated, "short": is_short}
+    if request.form.method == "loglikelihood":
+        logprobs = top_logprobs(answer)
+        content = Response(failure=Failure("resource", "the answer has no log-probabilities"))
+        if logprobs:
+            content = Response(logprobs=tuple(logprobs.get(token, -math.inf) for token in request.answers))
+    else:
+        text, notes = answer_in(text_of(answer))
+        content = Response(text=text)
+        flags |= {
+            "thinking": "thinking" in notes or has_thinking_apart(answer),
+            "control": "control" in notes,
+            "cut": is_cut(answer),
+            "empty": not text,
+        }
     return dataclasses.replace(
         content,
         num_prompt_tokens=counts.num_prompt,
         num_output_tokens=counts.num_output,
         num_cached_prompt_tokens=counts.num_cached,
-        notes=(*content.notes, "estimated") if counts.is_estimated else content.notes,
+        notes=tuple(name for name, is_set in flags.items() if is_set),
         num_truncated_question_tokens=rendered.num_truncated_question_tokens,
         num_truncated_passage_tokens=rendered.num_truncated_passage_tokens,
     )
-
-
-def _content(request: Request, answer: Mapping[str, Any]) -> Response:
-    """Return the text or the log-probabilities of an answer, or the failure."""
-    if request.form.method == "loglikelihood":
-        logprobs = top_logprobs(answer)
-        if not logprobs:
-            return Response(failure=Failure("resource", "the answer has no log-probabilities"))
-        return Response(logprobs=tuple(logprobs.get(token, -math.inf) for token in request.answers))
-    text, notes = answer_in(text_of(answer))
-    flags = {
-        "thinking": "thinking" in notes or has_thinking_apart(answer),
-        "control": "control" in notes,
-        "cut": is_cut(answer),
-        "empty": not text,
-    }
-    return Response(text=text, notes=tuple(name for name, is_set in flags.items() if is_set))
