@@ -8,6 +8,7 @@ oracle knows every label, every end-to-end score and every count.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import re
@@ -25,6 +26,7 @@ from misbehaving_server import Asked, MisbehavingServer, Reply, error_reply, ser
 from served_jobs import PRICES, config_of, judge_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
+from erag_ray.analyses.means import show_all
 from erag_ray.analyses.outputs import warn_of_judgements
 from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
@@ -675,3 +677,8 @@ def test_many_outputs_without_a_judgement_are_a_warning() -> None:
     assert note.text.startswith("d, first 5 documents: 2.0% of the outputs have no judgement")
     for few in ({"num_unusable": 1}, {"num_outputs": 10}):
         assert not list(warn_of_judgements(results(judgements=pl.DataFrame([{**row, **few}]))))
+    means = pl.DataFrame(
+        [{"dataset": "d", "annotator": name, "mean": None} for name in ("end_to_end", "erag")]
+    )
+    texts = [finding.text.split(": ")[1] for finding in itertools.islice(show_all(results(means=means)), 2)]
+    assert texts == ["no run has a score", "no run has a label of erag"]

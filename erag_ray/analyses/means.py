@@ -166,8 +166,13 @@ def missing_lists(view: View) -> Iterator[Finding]:
         yield Finding(topic="missing", text=text, is_warning=True)
 
 
-def show_all(results: Results) -> Iterator[Table]:
-    """Yield the utility of the best runs and of the reference runs, by dataset and depth."""
+def show_all(results: Results) -> Iterator[Part]:
+    """Yield what no run has, and the utility of the best runs and of the reference runs, by dataset and depth."""
+    counts = results[MEANS].group_by("dataset", "annotator").agg(pl.col("mean").count()).filter(mean=0)
+    for dataset, annotator, _ in counts.sort("dataset", "annotator").iter_rows():
+        name = "score" if annotator == END_TO_END else f"label of {annotator}"
+        text = f"{dataset}: no run has a {name}: all answers that it needs failed or cannot be read"
+        yield Finding(topic="missing", text=text, is_warning=True)
     rows = _with_estimates(results[MEANS]).sort("dataset")
     if rows["dataset"].n_unique() < 2:
         return

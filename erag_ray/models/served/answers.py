@@ -70,24 +70,22 @@ def failure_of(reply: object) -> Failure | None:
     The kind is ``resource`` for what may pass when the request is sent again.
     """
     try:
-        return _failure_of(reply)
-    except UNREADABLE as error:
-        return Failure("resource", f"the answer cannot be read: {type(error).__name__}")
-
-
-def _failure_of(reply: object) -> Failure | None:
-    if not isinstance(reply, dict):
-        return Failure("resource", "the answer is no JSON object")
-    choices = reply.get("choices")
-    is_error = reply.get("object") == "error" or ("choices" not in reply and any(map(reply.get, MESSAGES)))
-    if error := reply.get("error") or reply.get("errors") or (is_error and reply):
-        return _failure_of_error(error)
-    if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
-        return Failure("resource", "the answer has no choice")
-    choice = choices[0]
-    if error := choice.get("error") or _message(choice).get("error"):
-        return _failure_of_error(error)
-    return _failure_of_choice(choice)
+        if not isinstance(reply, dict):
+            return Failure("resource", "the answer is no JSON object")
+        choices = reply.get("choices")
+        is_error = reply.get("object") == "error" or (
+            "choices" not in reply and any(map(reply.get, MESSAGES))
+        )
+        if error := reply.get("error") or reply.get("errors") or (is_error and reply):
+            return _failure_of_error(error)
+        if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
+            return Failure("resource", "the answer has no choice")
+        choice = choices[0]
+        if error := choice.get("error") or _message(choice).get("error"):
+            return _failure_of_error(error)
+        return _failure_of_choice(choice)
+    except UNREADABLE as fault:
+        return Failure("resource", f"the answer cannot be read: {type(fault).__name__}")
 
 
 def _failure_of_choice(choice: Mapping[str, Any]) -> Failure | None:

@@ -252,8 +252,7 @@ class Client:
         server = next(self._turns) if server_index is None else self._servers[server_index]
         try:
             async with asyncio.timeout(self.config.timeout_seconds):
-                reply = await server.client.post(PATHS[self.config.api], cast_to=object, body=body)
-            answer = masked(reply)
+                answer = masked(await server.client.post(PATHS[self.config.api], cast_to=object, body=body))
         except Exception as error:
             failed = self._classified(server.url, error)
             if _is_away(error) and isinstance(failed, _Retry) and await self._is_up(server):
@@ -333,8 +332,7 @@ class Client:
         causes = list(_causes(error))
         if len(causes) > 1 and not hasattr(error, "status_code"):
             causes = causes[1:]  # the package openai says only "Connection error." or "Request timed out."
-        text = ": ".join(dict.fromkeys(str(cause) or type(cause).__name__ for cause in causes))
-        return one_line(text)
+        return one_line(": ".join(dict.fromkeys(str(cause) or type(cause).__name__ for cause in causes)))
 
 
 def _is_away(error: BaseException) -> bool:

@@ -220,8 +220,7 @@ class ServedModel(Model):
 
         async def work() -> None:
             while rows:
-                index = rows.popleft()
-                request = requests[index]
+                request = requests[index := rows.popleft()]
                 try:
                     refusals.put(index, request, await self._respond(client, request))
                 except SpentError:
