@@ -20,7 +20,7 @@ from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
-from erag_ray.measures.agreement import TIE_DIGITS, mean_intervals
+from erag_ray.measures.agreement import TIE_DIGITS, mean_intervals, share_of
 from erag_ray.store.schemas import QUERIES, RUNS, UTILITY, table_schema
 
 MEANS = table_schema(
@@ -34,17 +34,22 @@ UTILITY_MEANING = "utility@k: score of the reader's output with the first k docu
 
 
 def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
-    """MEANS of PER_QUERY and UTILITY over ``num_queries`` judged and ``num_estimated`` others, with intervals."""
+    """MEANS of PER_QUERY and UTILITY over ``num_queries`` judged and ``num_estimated`` others, with intervals.
+
+    Of values that are all 0 or 1 the interval is Wilson's, of others the percentile bootstrap's, which is too short
+    where few questions are right or few are wrong, and has no width where all are.
+    """
     rows: list[Mapping[str, object]] = []
     for dataset in datasets:
         if not dataset.columns:
             continue
         table = np.stack([column for _, column in dataset.estimated], axis=1)
         intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
-        for (name, column), values, (mean, low, high) in zip(
-            dataset.columns, table.T, intervals, strict=True
-        ):
+        for (name, column), values, interval in zip(dataset.columns, table.T, intervals, strict=True):
             judged, counted = (int((~np.isnan(one)).sum()) for one in (column, values))
+            if counted > 1 and (np.isnan(values) | (values == 0) | (values == 1)).all():
+                interval = share_of(values, settings.confidence, dataset.draws.clusters)
+            mean, low, high = interval
             figures = {"mean": mean, "low": low, "high": high, "num_estimated": counted - judged}
             counts = {"num_queries": judged, "num_dropped": len(column) - judged}
             rows.append({"dataset": dataset.dataset, **name, **figures, **counts})
@@ -73,7 +78,7 @@ def which_retriever(view: View, rows: pl.DataFrame) -> Table:
         functools.partial(_value, num_queries),
         # labels have no reference runs
         absent=Value(""),
-        caption=f"Mean over queries with its {view.results.confidence:.0%} bootstrap interval. Best run first. "
+        caption=f"Mean over queries with its {view.results.confidence:.0%} interval. Best run first. "
         f"{UTILITY_MEANING}(list), (pool): the ideal is the run's own list, or the "
         "union of all runs (only the latter compares runs). n: over so many queries only; the others have no gold "
         "passages or pages, or were not judged.",
@@ -196,7 +201,7 @@ def show_all(results: Results) -> Iterator[Part]:
         lambda row: _value(row["all"], row),
         name="utility",
         title="Which retriever serves the reader best",
-        caption=f"Mean over queries with its {results.confidence:.0%} bootstrap interval. {UTILITY_MEANING}"
+        caption=f"Mean over queries with its {results.confidence:.0%} interval. {UTILITY_MEANING}"
         f"Runs by their mean rank. {best}n: over so many queries only.",
         is_main=True,
     )

@@ -129,7 +129,7 @@ def show_means(view: contract.View) -> Iterator[Table]:
             "run_id",
             run_columns([*view.runs, *references_of(rows)]),
             functools.partial(estimate, name="mean"),
-            caption=f"Means over the questions of each slice with their {view.results.confidence:.0%} bootstrap "
+            caption=f"Means over the questions of each slice with their {view.results.confidence:.0%} "
             "intervals, at the largest depth. known: whether the reader answers without passages. (none): the "
             "question's record has no such value. All measures and depths are in the table slice_means.",
             is_main=True,

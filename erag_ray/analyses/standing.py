@@ -146,7 +146,7 @@ class Standing:
     @property
     def is_useless(self) -> bool:
         """Whether every score of every run is 0, where more is better."""
-        ends = [self.means[run][name] for run in self.runs for name in ("mean", "low", "high")]
+        ends = [self.means[run][name] for run in self.runs for name in ("mean", "low")]
         return self.sign == 1 and not any(ends)
 
     @property

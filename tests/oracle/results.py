@@ -83,7 +83,12 @@ def means(part: Part) -> Iterator[Row]:
     for name, row in part.columns.items():
         values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
         counts = counted, len(row) - counted, len(known(values)) - counted
-        yield (*name, *chance.mean_interval(values, part.weights, part.confidence), *counts)
+        judged = known(values)
+        if len(judged) > 1 and {values[one] for one in judged} <= {0.0, 1.0}:
+            interval = part.share([values[one] == 1 for one in judged], judged)
+        else:
+            interval = chance.mean_interval(values, part.weights, part.confidence)
+        yield (*name, *interval, *counts)
 
 
 def _by_run(columns: Rows) -> dict[Name, dict[str, list[float | None]]]:
