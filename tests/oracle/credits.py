@@ -140,13 +140,9 @@ def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
 
 
 def _shares(part: Part, documents: list[tuple[str, str]]) -> Iterator[Row]:
-    counts = np.array([sum(name == one for one, _ in documents) for name in part.ids])
+    places = [part.ids.index(name) for name, _ in documents]
+    clusters = part.clusters_at(places) or places
     for effect in EFFECTS:
-        positive = np.array([documents.count((name, effect)) for name in part.ids])
-        ends: Row = (None, None)
-        if (counts > 0).sum() > 1:
-            ends = chance.ends(
-                chance.divided(part.weights @ positive, part.weights @ counts), part.confidence
-            )
-        num = int(positive.sum())
-        yield (effect, num / len(documents), *ends, num, len(documents), int((counts > 0).sum()))
+        events = [one == effect for _, one in documents]
+        interval = chance.wilson(events, part.confidence, clusters)
+        yield (effect, *interval, sum(events), len(documents), len({*places}))

@@ -1,6 +1,6 @@
 """CREDITS and LABELS -> CREDIT_AGREEMENT and CREDIT_SHARES. Pure.
 
-Documents of one list share a question, so intervals draw questions, never documents.
+Documents of one list share a question, so intervals are over questions, never over documents.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.analyses.columns import DatasetColumns, table_of
-from erag_ray.analyses.settings import Floats, Settings
+from erag_ray.analyses.columns import DatasetColumns, Draws, table_of
+from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.slices import with_slices
 from erag_ray.annotators import SUFFICES, label_sign
 from erag_ray.data.runs.references import NO_PASSAGES
-from erag_ray.measures.agreement import agree, mean_intervals, share_intervals
+from erag_ray.measures.agreement import agree, mean_intervals, share_of
 from erag_ray.store.schemas import STRING, table_schema
 
 CREDIT_AGREEMENT = table_schema(
@@ -99,8 +99,8 @@ def credit_agreement(credited: Credited, settings: Settings) -> pl.DataFrame:
     with_lists = _with_list_agreement(credited.documents, settings.statistics)
     rows = [
         (*names, *row)
-        for names, group, weights in _groups(credited._replace(documents=with_lists), [*LIST, "annotator"])
-        for row in _agreements(group, weights, settings)
+        for names, group, draws in _groups(credited._replace(documents=with_lists), [*LIST, "annotator"])
+        for row in _agreements(group, draws.weights, settings)
     ]
     return table_of(rows, CREDIT_AGREEMENT)
 
@@ -134,10 +134,10 @@ def _parts(credited: Credited) -> Iterator[Part]:
 
 def _groups(
     credited: Credited, keys: Sequence[str]
-) -> Iterator[tuple[tuple[object, ...], pl.DataFrame, npt.NDArray[np.int16]]]:
+) -> Iterator[tuple[tuple[object, ...], pl.DataFrame, Draws]]:
     """Yield the documents of each part by `LIST` and further keys, with the names of their rows and the draws.
 
-    The column position is that of the question among the part's, [num_draws, num_questions].
+    The column position is that of the question among the part's.
     """
     for part in _parts(credited):
         positions = pl.DataFrame({"query_id": part.dataset.query_ids}).with_row_index("position")
@@ -145,7 +145,7 @@ def _groups(
         joined = documents.join(positions, on="query_id", maintain_order="left")
         for names, group in joined.group_by(keys, maintain_order=True):
             of_group = (part.dataset.dataset, *names[:4], part.slice, part.value, *names[4:])
-            yield of_group, group, part.dataset.draws.weights
+            yield of_group, group, part.dataset.draws
 
 
 def _agreements(
@@ -173,12 +173,13 @@ def _agreements(
 def credit_shares(credited: Credited, settings: Settings) -> pl.DataFrame:
     """Return CREDIT_SHARES: the share of documents with each of `EFFECTS`, over those with both label and credit.
 
-    The documents are those of `with_effects`.
+    The documents are those of `with_effects`. Intervals are Wilson's, of as many independent documents as have the
+    variance of the share between questions.
     """
     rows = [
         (*names, *row)
-        for names, group, weights in _groups(credited, LIST)
-        for row in _shares(group, weights, settings.confidence)
+        for names, group, draws in _groups(credited, LIST)
+        for row in _shares(group, draws, settings.confidence)
     ]
     return table_of(rows, CREDIT_SHARES)
 
@@ -215,13 +216,11 @@ def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: floa
     return joined.with_columns(effect=effect)
 
 
-def _shares(
-    group: pl.DataFrame, weights: npt.NDArray[np.int16], confidence: float
-) -> Iterator[tuple[object, ...]]:
+def _shares(group: pl.DataFrame, draws: Draws, confidence: float) -> Iterator[tuple[object, ...]]:
     """Yield effect, share, low, high and counts."""
-    positive: Floats = np.zeros((weights.shape[1], len(EFFECTS)))
-    np.add.at(positive, (group["position"].to_numpy(), group["effect"].to_numpy()), 1.0)
-    intervals = share_intervals(positive, positive.sum(axis=1), weights, confidence)
+    questions = group["position"].cast(pl.Int64).to_numpy()
+    clusters = questions if draws.clusters is None else draws.clusters[questions]
     counts = (group.height, group["position"].n_unique())
-    for index, (effect, interval) in enumerate(zip(EFFECTS, intervals, strict=True)):
-        yield (effect, *interval, int(positive[:, index].sum()), *counts)
+    for number, effect in enumerate(EFFECTS):
+        events = (group["effect"] == number).cast(pl.Float64).to_numpy()
+        yield (effect, *share_of(events, confidence, clusters), int(events.sum()), *counts)

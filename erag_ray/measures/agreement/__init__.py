@@ -27,7 +27,6 @@ from erag_ray.measures.agreement.intervals import (
     mean_intervals,
     percentiles,
     resample_weights,
-    share_intervals,
     share_of,
     wilson_interval,
 )
@@ -40,5 +39,5 @@ __all__ = [
     "Weights", "agree", "agree_over_runs", "by_cluster", "difference_of", "effect_size", "holm",
     "mean_intervals", "paired_differences", "paired_test", "percentiles", "permutation_p_values",
     "permutations", "permutations_among", "resample_weights", "resampled_agreement", "round_up",
-    "share_intervals", "share_of", "wilson_interval",
+    "share_of", "wilson_interval",
 ]  # fmt: skip

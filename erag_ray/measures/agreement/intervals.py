@@ -1,4 +1,4 @@
-"""Bootstrap weights, percentile bootstrap intervals of means and shares, and Wilson intervals.
+"""Bootstrap weights, percentile bootstrap intervals of means, and Wilson intervals of shares.
 
 Only `resample_weights` draws random numbers, so columns that share its weights are compared in pairs.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -58,47 +57,21 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     Raises ValueError on weights of another width or a confidence outside (0, 1).
     """
     is_judged = ~np.isnan(columns)
-    judged = (column[~np.isnan(column)] for column in columns.T)
-    means = [float(column.mean()) if len(column) else None for column in judged]
     values, counted = np.where(is_judged, columns, 0.0), is_judged.astype(np.float64)
-    return _ratio_intervals(means, values, counted, weights, confidence)
-
-
-def share_intervals(
-    positive: Floats, counts: Floats, weights: Weights, confidence: float = 0.95
-) -> list[Interval]:
-    """Return (share, low, high) of each column of ``positive``: its sum over the sum of ``counts``.
-
-    ``positive`` is [num_queries, num_columns], ``counts`` is [num_queries]. The percentile bootstrap draws queries,
-    each with all that it counts, such as its documents. Without any there is no share, and with one query that counts
-    something no interval.
-    """
-    total = counts.sum()
-    shares = (positive.sum(axis=0) / total).tolist() if total else [None] * positive.shape[1]
-    of_columns = np.repeat(counts[:, None], positive.shape[1], axis=1)
-    return _ratio_intervals(shares, positive, of_columns, weights, confidence)
-
-
-def _ratio_intervals(
-    ratios: Sequence[float | None], above: Floats, below: Floats, weights: Weights, confidence: float
-) -> list[Interval]:
-    """Add intervals to ratios of sums over queries: ``above`` and ``below`` are [num_queries, num_columns].
-
-    There is none if fewer than two queries have a ``below``.
-    """
-    checked = checked_weights(weights, len(above))
-    step = max(1, MAX_TABLE_VALUES // max(1, len(above)))
-    parts = [np.empty((0, above.shape[1]))]
+    checked = checked_weights(weights, len(columns))
+    step = max(1, MAX_TABLE_VALUES // max(1, len(columns)))
+    parts = [np.empty((0, columns.shape[1]))]
     for start in range(0, len(checked), step):
         drawn = checked[start : start + step].astype(np.float64)
-        sums, counts = drawn @ above, drawn @ below
+        sums, counts = drawn @ values, drawn @ counted
         # a resample without a value is NaN
         parts.append(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
-    columns, has_interval = np.concatenate(parts).T, (below > 0).sum(axis=0) > 1
-    return [
-        (ratio, *(percentiles(column, confidence) if has else (None, None)))
-        for ratio, column, has in zip(ratios, columns, has_interval, strict=True)
-    ]
+    intervals = []
+    for column, resampled in zip(columns.T, np.concatenate(parts).T, strict=True):
+        judged = column[~np.isnan(column)]
+        mean = float(judged.mean()) if len(judged) else None
+        intervals.append((mean, *(percentiles(resampled, confidence) if len(judged) > 1 else (None, None))))
+    return intervals
 
 
 def share_of(events: Floats, confidence: float, clusters: Clusters | None = None) -> Interval:
