@@ -47,8 +47,10 @@ def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFram
         intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
         for (name, column), values, interval in zip(dataset.columns, table.T, intervals, strict=True):
             judged, counted = (int((~np.isnan(one)).sum()) for one in (column, values))
-            if counted > 1 and (np.isnan(values) | (values == 0) | (values == 1)).all():
-                interval = share_of(values, settings.confidence, dataset.draws.clusters)
+            is_same = counted == judged or np.nanmin(values) == np.nanmax(values)
+            if judged > 1 and is_same and (np.isnan(column) | (column == 0) | (column == 1)).all():
+                # estimates that are all one value say no more than the queries that are judged
+                interval = share_of(column, settings.confidence, dataset.draws.clusters)
             mean, low, high = interval
             figures = {"mean": mean, "low": low, "high": high, "num_estimated": counted - judged}
             counts = {"num_queries": judged, "num_dropped": len(column) - judged}

@@ -83,9 +83,10 @@ def means(part: Part) -> Iterator[Row]:
     for name, row in part.columns.items():
         values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
         counts = counted, len(row) - counted, len(known(values)) - counted
-        judged = known(values)
-        if len(judged) > 1 and {values[one] for one in judged} <= {0.0, 1.0}:
-            interval = part.share([values[one] == 1 for one in judged], judged)
+        judged = known(row)
+        is_same = name not in part.estimates or len({values[one] for one in known(values)}) == 1
+        if len(judged) > 1 and is_same and {row[one] for one in judged} <= {0.0, 1.0}:
+            interval = part.share([row[one] == 1 for one in judged], judged)
         else:
             interval = chance.mean_interval(values, part.weights, part.confidence)
         yield (*name, *interval, *counts)

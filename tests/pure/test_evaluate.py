@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray.analyses import comparisons as of_runs
+from erag_ray.analyses import means
+from erag_ray.analyses.columns import DatasetColumns, Draws
 from erag_ray.analyses.lists import matrices
 from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses
+from erag_ray.measures.agreement import resample_weights
 from erag_ray.store.schemas import LABELS, RESPONSES, RUNS, conform
 
 
@@ -165,6 +168,20 @@ def test_means_of_runs_that_differ_only_by_the_order_of_their_sums_tie() -> None
     row = over_runs({"A": [0.1, 0.2, 0.3], "B": [0.3, 0.2, 0.1]}, {"A": [1, 1, 1], "B": [0, 0, 0]})
     assert row["value"] is None
     assert "constant" in str(row["reason"])
+
+
+def test_a_mean_of_zeros_is_as_sure_as_the_answered_questions_are_many() -> None:
+    column = np.r_[np.zeros(30), np.full(970, np.nan)]
+    draws = Draws(weights=resample_weights(1000, 20), orders=np.empty((0, 1000), np.int32))
+    name = {"reader": "r", "score": "exact_match", "annotator": "end_to_end", "run_id": "A", "depth": 1}
+    names = {**name, "measure": "exact_match", "cutoff": 1, "ideal": "any"}
+    ids = pl.Series(map(str, range(1000)))
+    answered = DatasetColumns(dataset="d", query_ids=ids, columns=[(names, column)], draws=draws)
+    for dataset in (answered, replace(answered, estimates={0: np.zeros(1000)})):
+        row = means.means([dataset], evaluated.settings(confidence=0.95)).row(0, named=True)
+        assert (row["mean"], row["low"], row["high"]) == pytest.approx(
+            (0, 0, 1.96**2 / (30 + 1.96**2)), rel=1e-3
+        )
 
 
 # each example goes through the whole table of comparisons
