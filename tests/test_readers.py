@@ -93,7 +93,7 @@ def test_the_best_retriever_depends_on_the_reader(config: ReadersConfig, reads_h
         "end - top is -1.000 with first and 1.000 with last: it depends on the reader, by -2.000 [-2.000, "
         in said
     )
-    assert "first and last order the runs with tau-b " in said
+    assert "first and last order the 3 runs with tau-b " in said
     page = pathlib.Path(config.out, "report", "index.html").read_text()
     assert "Does the best retriever depend on the reader?" in page
     report = pathlib.Path(config.out, "report.md").read_text()

@@ -103,7 +103,10 @@ def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
 
 
 def orders(sides: Sides, settings: Settings) -> Iterator[Row]:
-    """Yield READER_AGREEMENTS of the order of the runs, over the questions that all readers answered with all runs."""
+    """Yield READER_AGREEMENTS of the order of the runs, over the questions that all readers answered with all runs.
+
+    The tau-b of two runs is 1 or -1 whatever the questions, and has no interval.
+    """
     is_judged = np.isfinite(np.concatenate([*sides.scores.values()], axis=1)).all(axis=1)
     weights = sides.columns.draws.among(is_judged).weights.astype(np.float64)
     means, drawn = {}, {}
@@ -113,7 +116,8 @@ def orders(sides: Sides, settings: Settings) -> Iterator[Row]:
         drawn[reader] = weights @ judged / np.maximum(weights.sum(axis=1), 1)[:, None]
     for reader_a, reader_b in itertools.combinations(sides.scores, 2):
         value = float(_tau(means[reader_a], means[reader_b]))
-        interval = percentiles(_tau(drawn[reader_a], drawn[reader_b]), settings.confidence)
+        resampled = _tau(drawn[reader_a], drawn[reader_b])
+        interval = percentiles(resampled, settings.confidence) if len(sides.runs) > 2 else (None, None)
         yield _row(sides, (ORDER, reader_a, reader_b), value, interval, int(is_judged.sum()))
 
 

@@ -136,9 +136,10 @@ def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Itera
     if tested.height and not settled.height:
         least = p_text(min(tested["p_adjusted"]))
         yield f"no difference of two runs is known to depend on the reader: the least p is {least} (Holm)"
+    num_runs = len({*tables[READER_INTERACTIONS]["run_a"], *tables[READER_INTERACTIONS]["run_b"]})
     for row in rows_of(tables[READER_AGREEMENTS].filter(about=ORDER).drop_nulls("value")):
         shown = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
-        yield f"{row['reader_a']} and {row['reader_b']} order the runs with tau-b {shown}"
+        yield f"{row['reader_a']} and {row['reader_b']} order the {num_runs} runs with tau-b {shown}"
     labels = {
         (row["reader_a"], row["reader_b"]): row["value"]
         for row in rows_of(tables[READER_AGREEMENTS].filter(about=OF_LABELS))
