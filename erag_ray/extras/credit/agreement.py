@@ -173,8 +173,7 @@ def _agreements(
 def credit_shares(credited: Credited, settings: Settings) -> pl.DataFrame:
     """Return CREDIT_SHARES: the share of documents with each of `EFFECTS`, over those with both label and credit.
 
-    The documents are those of `with_effects`. Intervals are Wilson's, of as many independent documents as have the
-    variance of the share between questions.
+    Of documents `with_effects`; the intervals are Wilson's for documents in clusters, their questions.
     """
     rows = [
         (*names, *row)

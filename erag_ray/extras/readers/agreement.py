@@ -103,10 +103,7 @@ def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
 
 
 def orders(sides: Sides, settings: Settings) -> Iterator[Row]:
-    """Yield READER_AGREEMENTS of the order of the runs, over the questions that all readers answered with all runs.
-
-    The tau-b of two runs is 1 or -1 whatever the questions, and has no interval.
-    """
+    """Yield READER_AGREEMENTS of the order of the runs, over the questions that all readers answered with all runs."""
     is_judged = np.isfinite(np.concatenate([*sides.scores.values()], axis=1)).all(axis=1)
     weights = sides.columns.draws.among(is_judged).weights.astype(np.float64)
     means, drawn = {}, {}
@@ -117,6 +114,7 @@ def orders(sides: Sides, settings: Settings) -> Iterator[Row]:
     for reader_a, reader_b in itertools.combinations(sides.scores, 2):
         value = float(_tau(means[reader_a], means[reader_b]))
         resampled = _tau(drawn[reader_a], drawn[reader_b])
+        # of two runs it is 1 or -1, whatever the questions
         interval = percentiles(resampled, settings.confidence) if len(sides.runs) > 2 else (None, None)
         yield _row(sides, (ORDER, reader_a, reader_b), value, interval, int(is_judged.sum()))
 

@@ -65,12 +65,8 @@ def watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: boo
 
     With ``show`` also step, loss, dev score and time left, a line every `TRAINING_LINE_SECONDS`.
     """
-    num_shown, printed, next_line, ended = (
-        len(_messages(out)),
-        0,
-        time.monotonic() + TRAINING_LINE_SECONDS,
-        False,
-    )
+    num_shown, printed, ended = len(_messages(out)), 0, False
+    next_line = time.monotonic() + TRAINING_LINE_SECONDS
     while not ended:
         ended = closing.wait(1.0)
         messages, rows = _messages(out), read_log(out / LOG)

@@ -61,6 +61,7 @@ CONSTANT = "all verdicts are the same"
 NO_INTERVAL = (
     f"no interval: all verdicts are the same in more than {MAX_UNDEFINED_SHARE:.0%} of the resamples"
 )
+ALL_AGREE = "no interval: all agree, and so do all resamples"
 COUNTS = ("num_both", "num_only_rater", "num_only_people", "num_neither")
 Row = Mapping[str, object]
 
@@ -113,7 +114,7 @@ def with_interval(
     weights: Weights,
     confidence: float,
 ) -> Interval:
-    """Return a statistic of the sum of items, with its percentile interval, if most resamples have a value.
+    """Return a statistic of the sum of items, with its percentile interval, if most resamples have a value below 1.
 
     A resample draws whole questions: ``items`` are [num_items, n], ``questions`` [num_items] the number of each item's
     question, ``weights`` [num_resamples, num_questions].
@@ -123,8 +124,8 @@ def with_interval(
     value = round(float(statistic(by_question.sum(axis=0))), TIE_DIGITS)
     if np.isnan(value):
         return None, None, None
-    # of one question, or of one cluster
-    if (weights == weights[:, :1]).all():
+    # of one question, or of one cluster, or without any disagreement
+    if (weights == weights[:, :1]).all() or value == 1:
         return value, None, None
     drawn = np.round(statistic(weights.astype(np.float64) @ by_question), TIE_DIGITS)
     return value, *percentiles(drawn, confidence)
@@ -255,7 +256,8 @@ def _row(evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, value
     statistic = kappa if row["statistic"] == "kappa" else alpha
     weights = _weights(settings, questions)
     value, low, high = with_interval(statistic, values, numbers, weights, settings.confidence)
-    reason = NO_INTERVAL if low is None and len(questions) > 1 else None
+    why = ALL_AGREE if value == 1 else NO_INTERVAL
+    reason = why if low is None and len(questions) > 1 else None
     reason = reason if value is not None else CONSTANT if items.height else "no output has both"
     counts = {"num_items": items.height, "num_queries": len(questions)}
     return {**row, "value": value, "low": low, "high": high, **counts, "reason": reason}
