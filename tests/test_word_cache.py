@@ -18,7 +18,7 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 
 from erag_ray.models.local import word_cache
 from erag_ray.models.local.tokens import PieceTokenizer, plain_encoder
-from erag_ray.models.local.word_cache import WordCache, splits_at_blanks, word_starts
+from erag_ray.models.local.word_cache import WordCache, splits_at_blanks
 
 pre_tokenizers = tokenizers.pre_tokenizers
 
@@ -95,25 +95,6 @@ def test_a_word_is_tokenised_once_and_the_cache_stays_bounded(monkeypatch: pytes
     cached(["lamp oil whale"])
     assert cached(["the river"]) == encode(["the river"])
     assert encoded.count("the") == 2
-
-
-@pytest.mark.parametrize("splits_words", [False, True])
-def test_new_words_are_tokenised_many_in_one_text(splits_words: bool) -> None:
-    tokenizer = models.t5_tokenizer()
-    if splits_words:
-        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Punctuation()]
-        )
-    encode, encoded = plain_encoder(tokenizer), list[str]()
-
-    def counted(batch: Sequence[str]) -> Any:
-        encoded.extend(batch)
-        return encode(batch)
-
-    starts = word_starts(tokenizer.backend_tokenizer)
-    text = " the (river's) lamp oil"
-    assert WordCache(counted, [], [], starts)([text]) == encode([text])
-    assert len(encoded) == (4 if splits_words else 1)
 
 
 def test_a_word_without_a_start_in_the_vocabulary_is_tokenised_alone() -> None:

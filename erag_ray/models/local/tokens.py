@@ -14,7 +14,6 @@ from erag_ray.models.local.word_cache import (
     WordCache,
     normalizer_of,
     splits_at_blanks,
-    word_starts,
 )
 from erag_ray.prompts.prompt import Piece, fit
 from erag_ray.prompts.request import Form, Request
@@ -48,9 +47,8 @@ class PieceTokenizer:
         self._whole = self._plain = plain_encoder(tokenizer)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None and splits_at_blanks(backend):
-            starts = word_starts(backend)
             self._plain = WordCache(
-                self._whole, self._control_texts, self.control_ids, starts, normalizer_of(backend)
+                self._whole, self._control_texts, self.control_ids, normalizer_of(backend)
             )
         before, start, inside = self._whole([BEFORE, "a", f"{BEFORE}a"])
         self._adds_blank = self._plain is self._whole and inside != (*before, *start)

@@ -18,8 +18,6 @@ Ids = tuple[int, ...]
 Encode = Callable[[Sequence[str]], list[Ids]]
 MAX_WORDS = 1 << 18
 """Size of the cache; about 40 MB."""
-JOINED_WORDS = 64
-"""The number of new words that are tokenized as one text."""
 # normalizers that work within a word, or only on repeated blanks, which no cached text has
 NORMALIZERS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Precompiled", "Strip"}
 SEVERAL_BLANKS = {"Regex": " {2,}"}
@@ -83,15 +81,6 @@ def _is_independent(word: str, normalize: Normalize) -> bool:
     return form != "" and not has_blank and normalize(f"a {word} a") == f"{neighbour} {form} {neighbour}"
 
 
-def word_starts(tokenizer: Any) -> frozenset[int]:
-    """Return the ids that begin a word, if every word has exactly one of them; else no ids."""
-    splitters = _stages(json.loads(tokenizer.pre_tokenizer.__getstate__()), "pretokenizers")
-    if {stage["type"] for stage in splitters} - {"Metaspace", "WhitespaceSplit"}:
-        # other splitters may split a word, and begin each part with a blank
-        return frozenset()
-    return frozenset(id_ for piece, id_ in tokenizer.get_vocab().items() if piece.startswith(BLANK))
-
-
 class WordCache:
     """Token ids of plain texts by a tokenizer that `splits_at_blanks`.
 
@@ -99,7 +88,6 @@ class WordCache:
         encode: the tokenizer.
         control_texts: the texts of its control tokens.
         control_ids: ids that no word may have; a text with such a word is tokenized as a whole by ``encode``.
-        starts: its `word_starts`; with these many new words are tokenized as one text, in half of the time.
         normalize: its normalizer.
     """
 
@@ -108,13 +96,11 @@ class WordCache:
         encode: Encode,
         control_texts: Collection[str],
         control_ids: Collection[int],
-        starts: Collection[int] = (),
         normalize: Normalize = str,
     ) -> None:
         self._encode = encode
         self._control_text = re.compile("|".join(map(re.escape, control_texts)) or "(?!)")
         self._control_ids = frozenset(control_ids)
-        self._starts = frozenset(starts)
         self._normalize = normalize
         self._ids: dict[str, Ids | None] = {}
         self._numbers: dict[int, int] = {}
@@ -144,22 +130,9 @@ class WordCache:
             new = words
         cacheable = list(filter(self._is_cacheable, new))
         self._ids |= dict.fromkeys(new)
-        for word, ids in zip(cacheable, self._encode_words(cacheable), strict=True):
+        for word, ids in zip(cacheable, self._encode(cacheable), strict=True):
             if self._control_ids.isdisjoint(ids):
                 self._ids[word] = tuple(map(self._numbers.setdefault, ids, ids))
-
-    def _encode_words(self, words: Sequence[str]) -> Iterator[Ids]:
-        if not self._starts:
-            yield from self._encode(words)
-            return
-        groups = [words[start : start + JOINED_WORDS] for start in range(0, len(words), JOINED_WORDS)]
-        for group, ids in zip(groups, self._encode([" ".join(group) for group in groups]), strict=True):
-            starts = [index for index, id_ in enumerate(ids) if id_ in self._starts]
-            if len(starts) == len(group) and starts[0] == 0:
-                yield from (ids[start:end] for start, end in itertools.pairwise([*starts, len(ids)]))
-            else:
-                # for the start of one of the words the vocabulary has no token
-                yield from self._encode(group)
 
     def _is_cacheable(self, word: str) -> bool:
         """Return whether no part of a word merges with the blanks around it, or becomes a blank or a control token."""
