@@ -22,7 +22,7 @@ from erag_ray.models.local.memory import Limits
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS, token_mask
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, padded
-from erag_ray.models.t5.engine import Engine, first_largest, relative_position_bucket
+from erag_ray.models.t5.engine import Engine, first_largest
 from erag_ray.prompts.request import Passage, Request
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -119,18 +119,6 @@ def test_rows_leave_at_different_steps(made: Made) -> None:
     found = engine.decode(fused(states, is_state), start=0, ends=[1], most=30)
     assert found == generated(model, states, is_state, 30)
     assert len({len(row) for row in found}) > 1
-
-
-def test_buckets_are_those_of_the_library() -> None:
-    layer = transformers.models.t5.modeling_t5.T5Attention
-    for num_buckets, max_distance in ((32, 128), (8, 20), (64, 500)):
-        distance = torch.arange(-700, 700)[None, :]
-        for bidirectional in (True, False):
-            expected = layer._relative_position_bucket(distance, bidirectional, num_buckets, max_distance)
-            assert torch.equal(
-                relative_position_bucket(distance, num_buckets, max_distance, bidirectional=bidirectional),
-                expected,
-            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -7,13 +7,13 @@ cross-attention (`CopiedStates`). Finished sequences are evicted from the batch.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from erag_ray.models.local.linear import (
     Weights,
@@ -215,8 +215,8 @@ class Engine:
     def _biases(self, stack: Stack, length: int, *, bidirectional: bool) -> dict[int, Tensor]:
         """Return the bias for each distance, [heads, 2 * length - 1], of every table of the stack, by its id."""
         distances = torch.arange(1 - length, length, device=self.device)
-        buckets = relative_position_bucket(
-            distances, self.buckets, self.max_distance, bidirectional=bidirectional
+        buckets = T5Attention._relative_position_bucket(
+            distances, bidirectional, self.buckets, self.max_distance
         )
         biases = [block.self_attention.bias for block in stack.blocks]
         tables = {id(bias): bias for bias in biases if bias is not None}
@@ -335,20 +335,3 @@ def first_largest(scores: Tensor) -> Tensor:
         # NumPy takes a sixth of torch's time
         return torch.from_numpy(scores.numpy().argmax(axis=1))
     return scores.argmax(dim=-1)
-
-
-def relative_position_bucket(
-    distance: Tensor, num_buckets: int, max_distance: int, *, bidirectional: bool
-) -> Tensor:
-    """Return T5's bucket of position biases for each distance, key minus query (Raffel et al., 2020, section 2.1).
-
-    Half of the buckets have one distance each; the others have logarithmically growing ranges up to ``max_distance``.
-    With ``bidirectional``, half of all buckets are for keys after the query; else these count as distance 0.
-    """
-    count = num_buckets // 2 if bidirectional else num_buckets
-    offset = count * (distance > 0) if bidirectional else torch.zeros_like(distance)
-    size = distance.abs() if bidirectional else (-distance).clamp(min=0)
-    exact = count // 2
-    ratio = torch.log(size.clamp(min=1).float() / exact) / math.log(max_distance / exact)
-    large = (exact + (ratio * (count - exact)).long()).clamp(max=count - 1)
-    return offset + torch.where(size < exact, size, large)
