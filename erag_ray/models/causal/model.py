@@ -246,7 +246,7 @@ class CausalModel(LocalModel):
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
         limits, rows = self.limits(prompts[0].form), rows_of(prompts)
-        logprobs = dict[tuple[int, Ids], torch.Tensor]()
+        logprobs = dict[tuple[int, Ids], float]()
         for prefix, indices in self._groups(prompts):
             with_prefix = set(indices)
             group = [row for row in rows if row.prompt in with_prefix]

@@ -49,8 +49,8 @@ def logprobs_of(
     starts: Sequence[int],
     rows: Sequence[Row],
     prompts: Sequence[PromptTokens],
-) -> dict[tuple[int, Ids], torch.Tensor]:
-    """Return the log-probability of each answer of a batch that counts: (index of the prompt, answer) -> scalar.
+) -> dict[tuple[int, Ids], float]:
+    """Return the log-probability of each answer of a batch that counts, by the index of its prompt and the answer.
 
     All values are copied to the host at once. The probability of an end is the sum of those of all end tokens.
 
@@ -79,20 +79,15 @@ def logprobs_of(
     return {key: _logprob(key[1], part) for key, part in zip(positions, parts, strict=True)}
 
 
-def _logprob(ids: Ids, values: torch.Tensor) -> torch.Tensor:
+def _logprob(ids: Ids, values: torch.Tensor) -> float:
     total, ends = values[: len(ids)].sum(), values[len(ids) :]
-    return total + ends.logsumexp(dim=0) if len(ends) else total
+    return (total + ends.logsumexp(dim=0) if len(ends) else total).item()
 
 
-def by_prompt(
-    logprobs: dict[tuple[int, Ids], torch.Tensor], prompts: Sequence[PromptTokens]
-) -> list[list[float]]:
+def by_prompt(logprobs: dict[tuple[int, Ids], float], prompts: Sequence[PromptTokens]) -> list[list[float]]:
     """Return the log-probabilities of each prompt's answers, in their order."""
-    values = (
-        dict(zip(logprobs, torch.stack(list(logprobs.values())).tolist(), strict=True)) if logprobs else {}
-    )
     return [
-        [values[index, ids] if counts else -math.inf for ids, counts in scored_answers(prompt)]
+        [logprobs[index, ids] if counts else -math.inf for ids, counts in scored_answers(prompt)]
         for index, prompt in enumerate(prompts)
     ]
 

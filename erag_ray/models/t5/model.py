@@ -240,7 +240,7 @@ class T5Model(LocalModel):
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        states, logprobs = self.encoder_states(prompts), dict[tuple[int, Ids], torch.Tensor]()
+        states, logprobs = self.encoder_states(prompts), dict[tuple[int, Ids], float]()
         mask = states.is_state.long()
         for rows in batched(rows_of(prompts), prompts, self.limits(prompts[0].form)):
             logits = self._logits(rows, states.states, mask)
