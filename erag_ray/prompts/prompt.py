@@ -14,13 +14,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, PromptConfig, fields_of
 from erag_ray.prompts.request import Example, Passage, Prompt
 from erag_ray.prompts.untitled import without_title
 
 Part = Literal["template", "question", "passage"]
+Text = TypeVar("Text", str, tuple[int, ...])
+"""A piece as text or in tokens."""
 
 
 class Piece(NamedTuple):
@@ -243,6 +245,40 @@ def fit(
     reserved = min(sum(num_passages), room // 2)
     question = num_question if keep_question else min(num_question, max(room - reserved, 0))
     return question, share_room(num_passages, room - question)
+
+
+def cut(
+    parts: Sequence[Piece], texts: Sequence[Text], *, room: int, keep_end: bool, keep_question: bool = False
+) -> tuple[list[Text], int, int]:
+    """Truncate the pieces of a prompt to ``room`` characters or tokens; templates, and passages' starts, stay.
+
+    Args:
+        parts: the prompt.
+        texts: the text or the tokens of each piece.
+        room: for all of the prompt.
+        keep_end: a truncated question keeps its end (a dialogue), else its start.
+        keep_question: never truncate the question.
+
+    Returns:
+        The texts, and how much is cut from the question (each time that the template has it) and from the passages.
+    """
+    question, passages = lengths_of(parts, texts, "question"), lengths_of(parts, texts, "passage")
+    room -= sum(lengths_of(parts, texts, "template"))
+    question_room, passage_rooms = fit(sum(question), passages, room=room, keep_question=keep_question)
+    longest = max(question, default=0)
+    each = longest if keep_question else question_room // max(len(question), 1)
+    rooms, shortened = iter(passage_rooms), list[Text]()
+    for part, text in zip(parts, texts, strict=True):
+        if part.kind == "question":
+            shortened.append(text[max(len(text) - each, 0) :] if keep_end else text[:each])
+        else:
+            shortened.append(text[: next(rooms)] if part.kind == "passage" else text)
+    return shortened, max(longest - each, 0), sum(passages) - sum(passage_rooms)
+
+
+def lengths_of(parts: Sequence[Piece], texts: Sequence[Text], kind: Part) -> list[int]:
+    """Return the lengths of the pieces of a kind."""
+    return [len(text) for part, text in zip(parts, texts, strict=True) if part.kind == kind]
 
 
 # --- built-in prompts ---

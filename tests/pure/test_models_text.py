@@ -224,6 +224,7 @@ OWN = {
     "a passage right after the question": ("{question}{passages}", "{text}"),
     "a title right before its text": ("question: {question}{passages} Answer:", "{title}{text}"),
     "passages first": ("{passages} question: {question}", "{title} {text}"),
+    "the question twice": ("question: {question}{passages} question: {question} Answer:", "{text}"),
     "marks on both sides": ("{passages}\nquestion: {question} Answer:", "< {rank} {text} >"),
 }
 
@@ -241,10 +242,10 @@ def test_limits_hold_in_prompts_of_ones_own(
     model = unloaded(kind, llama if kind == "causal" else t5)
     passages = [Passage("Marn", " ".join(["sea"] * num)) for num in num_passages]
     prompt = rendered(model, form, " ".join(["river"] * num_question), *passages)
-    most = max(60, num_question + 20) if kind == "ipa" else 60
-    assert prompt.length <= most
+    num_asked = num_question * template.count("{question}")
+    assert prompt.length <= (max(60, num_asked + 20) if kind == "ipa" else 60)
     if kind == "ipa":
-        assert count(model, prompt, "river") == num_question
+        assert count(model, prompt, "river") == num_asked
 
 
 @pytest.mark.parametrize(

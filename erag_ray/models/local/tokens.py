@@ -15,7 +15,7 @@ from erag_ray.models.local.word_cache import (
     normalizer_of,
     splits_at_blanks,
 )
-from erag_ray.prompts.prompt import Piece, fit
+from erag_ray.prompts.prompt import Piece, cut, lengths_of
 from erag_ray.prompts.request import Form, Request
 
 MAX_TEMPLATES = 1 << 10
@@ -147,35 +147,25 @@ def cut_prompt(
         pieces: the prompt.
         ids: the token ids of each piece.
         limit: the largest number of tokens, templates included.
-        keep_end: a truncated question keeps its end (a dialogue), else its start. Passages keep their start.
+        keep_end: a truncated question keeps its end, as in `cut`.
         keep_question: never truncate the question.
     """
     if sum(map(len, ids)) <= limit:
         return Segment(tuple(itertools.chain.from_iterable(ids)), 0, 0)
-    num_question, num_passages = (sum(_lengths(pieces, ids, kind)) for kind in ("question", "passage"))
-    dropped = _dropped(pieces, ids, limit - (num_question if keep_question else 0))
-    pieces = [piece for index, piece in enumerate(pieces) if index not in dropped]
-    ids = [piece_ids for index, piece_ids in enumerate(ids) if index not in dropped]
-    room = limit - sum(_lengths(pieces, ids, "template"))
-    question_room, passage_rooms = fit(
-        num_question, _lengths(pieces, ids, "passage"), room=room, keep_question=keep_question
+    dropped = _dropped(pieces, ids, limit - keep_question * sum(lengths_of(pieces, ids, "question")))
+    remaining = [index for index in range(len(pieces)) if index not in dropped]
+    parts, tokens = [pieces[index] for index in remaining], [ids[index] for index in remaining]
+    cut_tokens, num_question, num_passages = cut(
+        parts, tokens, room=limit, keep_end=keep_end, keep_question=keep_question
     )
-    rooms = iter(passage_rooms)
-    tokens: list[int] = []
-    for piece, piece_ids in zip(pieces, ids, strict=True):
-        if piece.kind == "template":
-            tokens += piece_ids
-        elif piece.kind == "question":
-            tokens += piece_ids[len(piece_ids) - question_room :] if keep_end else piece_ids[:question_room]
-        else:
-            tokens += piece_ids[: next(rooms)]
-    return Segment(tuple(tokens), num_question - question_room, num_passages - sum(passage_rooms))
+    num_passages += sum(lengths_of(pieces, ids, "passage")) - sum(lengths_of(parts, tokens, "passage"))
+    return Segment(tuple(itertools.chain.from_iterable(cut_tokens)), num_question, num_passages)
 
 
 def _dropped(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int]:
     """Return the indices of the last passages and their templates that must go so that the templates fit into room."""
     start = next((i for i, piece in enumerate(pieces) if piece.kind != "template"), len(pieces))
-    excess = sum(_lengths(pieces, ids, "template")) - room
+    excess = sum(lengths_of(pieces, ids, "template")) - room
     dropped: set[int] = set()
     for index in range(len(pieces) - 1, start, -1):
         if excess > 0 and pieces[index].kind == "passage":
@@ -185,10 +175,6 @@ def _dropped(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int]
                 dropped.add(index - 1)
                 excess -= len(ids[index - 1])
     return dropped
-
-
-def _lengths(pieces: Sequence[Piece], ids: Sequence[Ids], kind: str) -> list[int]:
-    return [len(piece_ids) for piece, piece_ids in zip(pieces, ids, strict=True) if piece.kind == kind]
 
 
 def up_to_end(ids: list[int], ends: Collection[int]) -> list[int]:

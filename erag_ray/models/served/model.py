@@ -31,7 +31,7 @@ from erag_ray.models.served.handshake import (
     shake_hands,
     top_logprobs,
 )
-from erag_ray.prompts.prompt import Piece, fit, pieces
+from erag_ray.prompts.prompt import cut, pieces
 from erag_ray.prompts.request import Failure, Form, Method, Request, Response
 from erag_ray.support.errors import InputError, JobError
 
@@ -380,7 +380,7 @@ def _rendered(request: Request) -> Rendered:
     texts, num_question, num_passages = [part.text for part in parts], 0, 0
     if form.max_prompt_tokens is not None:
         room = form.max_prompt_tokens * TOKEN_CHARACTERS - _num_characters(render_text(request, ""))
-        texts, num_question, num_passages = _truncate(parts, room, keep_end=form.keep_question_end)
+        texts, num_question, num_passages = cut(parts, texts, room=room, keep_end=form.keep_question_end)
     rendered = render_text(request, "".join(texts))
     return dataclasses.replace(
         rendered,
@@ -392,29 +392,6 @@ def _rendered(request: Request) -> Rendered:
 
 def _num_characters(rendered: Rendered) -> int:
     return len(rendered.text) + sum(len(message["content"]) for message in rendered.messages)
-
-
-def _truncate(parts: Sequence[Piece], room: int, *, keep_end: bool) -> tuple[list[str], int, int]:
-    """Truncate texts to ``room`` characters; return them and the numbers cut from the question and the passages."""
-    lengths = {
-        kind: [len(part.text) for part in parts if part.kind == kind]
-        for kind in ("template", "question", "passage")
-    }
-    # a custom template may have the question several times
-    num_question, num_times = max(lengths["question"], default=0), len(lengths["question"])
-    room -= sum(lengths["template"])
-    question_room, passage_rooms = fit(
-        num_question * num_times, lengths["passage"], room=room, keep_question=False
-    )
-    question_room //= max(num_times, 1)
-    rooms, texts = iter(passage_rooms), []
-    for part in parts:
-        if part.kind == "question":
-            start = max(len(part.text) - question_room, 0)
-            texts.append(part.text[start:] if keep_end else part.text[:question_room])
-        else:
-            texts.append(part.text[: next(rooms)] if part.kind == "passage" else part.text)
-    return texts, num_question - question_room, sum(lengths["passage"]) - sum(passage_rooms)
 
 
 def _response(
