@@ -20,9 +20,9 @@ from erag_ray.support.errors import JobError
 
 WINDOW_TOKENS = 1 << 20
 """Enough for long batches of similar length; about 40 MB as Python integers."""
-FIRST_WINDOW_TOKENS, DEVICE_WINDOW_TOKENS = 1 << 16, 1 << 18
-"""Window sizes with a GPU, which waits for the first window and computes while the host prepares the next: first one
-pass of an encoder, then doubling up to four passes, so that the segments of each pass have similar lengths."""
+DEVICE_WINDOW_TOKENS = 1 << 18
+"""The same with a GPU, which waits for the first window and computes while the host prepares the next: four passes of
+an encoder, so that the segments of each pass have similar lengths."""
 TOKENISED_ROWS = 256
 DEFAULT_LIMITS = Limits(rows=32, tokens=16384)
 """For models without an estimate of their memory."""
@@ -124,17 +124,7 @@ class LocalModel(Model):
     @property
     def window_tokens(self) -> int:
         """Return the largest number of tokens in the distinct segments of a window."""
-        return WINDOW_TOKENS
-
-    def window_sizes(self) -> Iterator[int]:
-        """Yield the `window_tokens` of the first window, the second, and so on."""
-        most = self.window_tokens
-        if self.has_device:
-            most, size = min(most, DEVICE_WINDOW_TOKENS), FIRST_WINDOW_TOKENS
-            while size < most:
-                yield size
-                size *= 2
-        yield from itertools.repeat(most)
+        return DEVICE_WINDOW_TOKENS if self.has_device else WINDOW_TOKENS
 
     @property
     def has_device(self) -> bool:
@@ -176,22 +166,20 @@ class LocalModel(Model):
     def windows(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens]]]:
         """Split requests into windows, each of which is completed before the next is tokenized.
 
-        A window has whole questions with up to `window_sizes` tokens in their distinct segments, and at least one
+        A window has whole questions with up to `window_tokens` tokens in their distinct segments, and at least one
         question. Requests of one question must be adjacent.
 
         Yields:
             The first row of each window, and its prompts.
         """
         start, window, window_segments, num_tokens = 0, list[PromptTokens](), set[tuple[int, ...]](), 0
-        sizes = self.window_sizes()
-        max_tokens = next(sizes)
+        max_tokens = self.window_tokens
         for prompts in self._questions(requests):
             segments = {segment for prompt in prompts for segment in prompt.segments}
             num_new = sum(map(len, segments - window_segments))
             if window and num_tokens + num_new > max_tokens:
                 yield start, window
                 start, window, window_segments, num_tokens = start + len(window), [], set(), 0
-                max_tokens = next(sizes)
                 num_new = sum(map(len, segments))
             num_tokens += num_new
             window += prompts
