@@ -14,7 +14,7 @@ from erag_ray.config.reader import FORM_KEYS, ReaderConfig, output_settings
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.budget import Budget, TokenCounts
 from erag_ray.models.function import Reader, register_function
-from erag_ray.models.isolation import Isolation, render_isolated, run_checked
+from erag_ray.models.isolation import Isolation, render_isolated
 from erag_ray.models.outputs import answer_in
 from erag_ray.prompts.request import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.store.fingerprints import fingerprint
@@ -27,7 +27,7 @@ __all__ = [
     "MODELS", "Budget", "Failure", "Form", "Isolation", "LocalModel", "Model", "Passage", "Prompt", "Reader",
     "Rendered", "Request", "Resources", "Response", "TokenCounts", "answer_in", "check_facts",
     "fingerprint_fields_of", "kinds_supporting", "load_model", "make_model", "model_class", "model_id",
-    "register_function", "render_isolated", "resources_of", "run_checked",
+    "register_function", "render_isolated", "resources_of",
 ]  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.labels.document_labels import label
-from erag_ray.models import Isolation, Model, make_model, model_id, run_checked
+from erag_ray.models import Isolation, Model, make_model, model_id
+from erag_ray.models.isolation import run_checked
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE

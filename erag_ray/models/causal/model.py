@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.models.causal.kv_cache import CHECK_EVERY, KeyValueCaches, generate_with_eviction
+from erag_ray.models.causal.kv_cache import KeyValueCaches, generate_with_eviction
 from erag_ray.models.local import memory
 from erag_ray.models.local.likelihood import Row, batched, by_prompt, logprobs_of, rows_of
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
@@ -161,7 +161,7 @@ class CausalModel(LocalModel):
         ids, mask, cache, _ = self.padded(prefix, rests, form.max_new_tokens)
         decoding = self.pretrained.decoding(form, self.ends(form), self._pad)
         # eviction needs a cache of plain keys and values
-        if cache is not None and decoding.max_new_tokens > CHECK_EVERY:
+        if cache is not None:
             rows = generate_with_eviction(self.model, ids, mask, cache, decoding, self.ends(form))
         else:
             sequences = self.model.generate(

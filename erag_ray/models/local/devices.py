@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import transformers
 
 from erag_ray.support.errors import JobError
 
@@ -49,10 +48,6 @@ def set_matmul_precision(dtype: str) -> torch.dtype:
     if torch.cuda.is_available():
         torch.backends.cuda.matmul.fp32_precision = "tf32" if dtype == TF32 else "ieee"
     return torch.float32 if dtype == TF32 else getattr(torch, dtype)
-
-
-def torch_backend() -> str:
-    return f"{device_name()}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
 def gpu_error() -> str | None:

@@ -70,9 +70,12 @@ def backend() -> str:
     if "torch" not in sys.modules:
         return "CPU"
     # imported by the model
-    from erag_ray.models.local.devices import torch_backend
+    import torch
+    import transformers
 
-    return torch_backend()
+    from erag_ray.models.local.devices import device_name
+
+    return f"{device_name()}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
 def num_threads() -> int | None:
