@@ -36,7 +36,7 @@ from erag_ray.prompts.request import Failure, Form, Method, Request, Response
 from erag_ray.support.errors import InputError, JobError
 
 PROBE_SECONDS = 60.0
-"""The interval of probes, which detect whether a server has changed; `run` also ends with one."""
+"""After it the next answer is followed by probes, which detect whether a server has changed; `run` also ends so."""
 GRACE_SECONDS = 10.0
 """How long the end of a job waits for requests in flight."""
 NUM_REFUSED_QUESTIONS = 4
@@ -225,11 +225,14 @@ class ServedModel(Model):
                     refusals.put(index, request, await self._respond(client, request))
                 except SpentError:
                     return  # and so do the others, once those in flight have ended
+                if time.monotonic() >= self._probed_at + PROBE_SECONDS:
+                    await self._probe_all(client)
 
         workers = [asyncio.create_task(work()) for _ in range(min(len(requests), self.resources().in_flight))]
-        watch = asyncio.create_task(self._watch(client))
         try:
-            await _first_error(workers, watch)
+            done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
             refusals.end()
             await self._probe_all(client)
         except JobError as error:
@@ -237,17 +240,12 @@ class ServedModel(Model):
             await asyncio.wait(workers, timeout=GRACE_SECONDS)
             raise
         finally:
-            for task in (*workers, watch):
+            for task in workers:
                 task.cancel()
-            await asyncio.gather(*workers, watch, return_exceptions=True)
-
-    async def _watch(self, client: Client) -> None:
-        """Send the probe to the servers every `PROBE_SECONDS`."""
-        while True:
-            await asyncio.sleep(max(0.0, self._probed_at + PROBE_SECONDS - time.monotonic()))
-            await self._probe_all(client)
+            await asyncio.gather(*workers, return_exceptions=True)
 
     async def _probe_all(self, client: Client) -> None:
+        self._probed_at = time.monotonic()
         for server in range(len(self.config.base_urls)) if self.handshake.is_steady else ():
             if await self._changed_answer(client, server):
                 async with client.limit.exclusive():
@@ -256,7 +254,6 @@ class ServedModel(Model):
                 if answer:
                     first = self.handshake.answers[server].text
                     self._raise_changed(server, f"the probe {first!r}, now {answer!r}")
-        self._probed_at = time.monotonic()
 
     async def _changed_answer(self, client: Client, server: int, *, is_exclusive: bool = False) -> str:
         """Return the answer to the probe if it differs from the handshake's; "" if it does not, or there is none."""
@@ -353,15 +350,6 @@ class _Refusals:
         for answer, _ in self._refusals:
             self._results.put(answer)
         self._refusals.clear()
-
-
-async def _first_error(workers: Sequence[asyncio.Task[None]], watch: asyncio.Task[None]) -> None:
-    """Wait until all workers are done; raise the first exception of a worker or of the watch."""
-    pending: set[asyncio.Task[None]] = {*workers, watch}
-    while pending != {watch}:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
 
 
 def _faults_of(urls: Sequence[str]) -> Iterator[str]:
