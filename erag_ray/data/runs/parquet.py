@@ -38,16 +38,14 @@ def read_parquet(file: entries.RunFile) -> pl.DataFrame:
 def _rows(file: entries.RunFile, scanned: ParquetFile) -> pl.DataFrame | None:
     """Return the rows of the run, with ``row``; None, and errors, if the file lacks columns or cannot be read."""
     columns = _run_columns(scanned)
-    frame = scanned.frame.select("row", **columns)
+    frame = scanned.frame
     if RUN_IDS.among(scanned.names):
         column = scanned.ids(RUN_IDS)
-        run_ids = scanned.collect(scanned.frame.select(column.unique()))
+        run_ids = scanned.collect(frame.select(column.unique()))
         if run_ids is None:
             return None
-        frame = scanned.frame.filter(entries.is_of_run(file, column, run_ids.to_series())).select(
-            "row", **columns
-        )
-    return scanned.collect(frame)
+        frame = frame.filter(entries.is_of_run(file, column, run_ids.to_series()))
+    return scanned.collect(frame.select("row", **columns))
 
 
 def _run_columns(scanned: ParquetFile) -> dict[str, pl.Expr]:

@@ -188,19 +188,10 @@ class LocalModel(Model):
             yield start, window
 
     def _questions(self, requests: Sequence[Request]) -> Iterator[list[PromptTokens]]:
-        """Yield the prompts of each question; `TOKENISED_ROWS` or more requests are tokenized at once."""
-        group = list[Request]()
-        for start in range(0, len(requests), TOKENISED_ROWS):
-            for request in requests[start : start + TOKENISED_ROWS]:
-                if len(group) >= TOKENISED_ROWS and request.question != group[-1].question:
-                    yield from self._by_question(group)
-                    group = []
-                group.append(request)
-        if group:
-            yield from self._by_question(group)
-
-    def _by_question(self, requests: Sequence[Request]) -> Iterator[list[PromptTokens]]:
-        pairs = zip(requests, self.render(requests), strict=True)
+        """Yield the prompts of each question; `TOKENISED_ROWS` requests are tokenized at once."""
+        starts = range(0, len(requests), TOKENISED_ROWS)
+        batches = (requests[start : start + TOKENISED_ROWS] for start in starts)
+        pairs = (pair for batch in batches for pair in zip(batch, self.render(batch), strict=True))
         for _, group in itertools.groupby(pairs, key=lambda pair: pair[0].question):
             yield [prompt for _, prompt in group]
 
