@@ -31,7 +31,7 @@ from erag_ray.inputs.stage import prepare
 from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.retrieve.outside import searching
-from erag_ray.retrieve.outside.http import HttpSearch
+from erag_ray.retrieve.outside.adapters import HttpSearch
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.store.schemas import RETRIEVAL_SECONDS

@@ -15,7 +15,7 @@ from input_files import SEA, article, kilt, predicted, qa
 
 from erag_ray.data.datasets.qrels import read_qrels
 from erag_ray.data.datasets.queries import load_queries
-from erag_ray.data.datasets.triviaqa import read_triviaqa
+from erag_ray.data.datasets.questions import read_triviaqa
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import load_passages
 from erag_ray.data.passages.pages import read_pages

@@ -16,9 +16,8 @@ import xxhash
 from erag_ray.data.datasets.answers import EMPTY_CELL, NO_ANSWER, unread_fields
 from erag_ray.data.datasets.paths import Filters, SlicePaths, with_fields
 from erag_ray.data.datasets.qrels import Qrels, read_qrels
-from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, formats_of
+from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, formats_of, read_triviaqa
 from erag_ray.data.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
-from erag_ray.data.datasets.triviaqa import read_triviaqa
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import DOCUMENT_IDS, lookalikes, numbering_fault, shown
 from erag_ray.data.files.jsonl import Paths, Record, listed

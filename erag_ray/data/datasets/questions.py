@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +25,9 @@ from erag_ray.data.datasets.answers import (
     unread_fields,
 )
 from erag_ray.data.datasets.tasks import dataset_of_file
+from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.ids import QUESTION_IDS, identifier, shown
-from erag_ray.data.files.jsonl import Record
+from erag_ray.data.files.jsonl import Record, read_json
 from erag_ray.data.files.squad import page_key
 
 
@@ -215,6 +216,39 @@ def squad_question(record: Record, id_key: str = "id") -> Question:
         text=record.text("question"),
         page_sets=((title,),) if title else (),
     )
+
+
+def read_triviaqa(paths: list[str], query_ids: Collection[str], diagnostics: Diagnostics) -> dict[str, str]:
+    """Return query id -> question from TriviaQA's JSON files (``{"Data": [{"QuestionId", "Question"}]}``).
+
+    KILT's task files omit these questions. Where several files have one (web and wikipedia overlap), the first counts.
+    """
+    pending = frozenset(query_ids)
+    questions: dict[str, str] = {}
+    for path in paths:
+        for entry in _entries(path, diagnostics):
+            query_id, text = identifier(entry.get("QuestionId")), entry.get("Question")
+            if query_id in pending and isinstance(text, str) and text.strip():
+                questions.setdefault(str(query_id), text)
+    return questions
+
+
+def _entries(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
+    num_before = diagnostics.num_errors
+    content = read_json(path, diagnostics, _slimmed)
+    data = content.get("Data") if isinstance(content, dict) else None
+    if isinstance(data, list):
+        return [entry for entry in data if isinstance(entry, dict)]
+    if diagnostics.num_errors == num_before:
+        diagnostics.error(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list "Data"')
+    return []
+
+
+def _slimmed(values: dict[str, Any]) -> dict[str, Any] | None:
+    """Drop unused fields during parsing: the files contain gigabytes of search results."""
+    if "Data" in values:
+        return values
+    return {key: values.get(key) for key in ("QuestionId", "Question")} if "QuestionId" in values else None
 
 
 def formats_of(record: Record) -> list[str]:

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from erag_ray.config.retrieval import RetrieverConfig
-from erag_ray.retrieve.outside.adapters import ADAPTERS, LibrarySearch, Search, as_search, fits
-from erag_ray.retrieve.outside.http import HttpSearch
+from erag_ray.retrieve.outside.adapters import ADAPTERS, HttpSearch, LibrarySearch, Search, as_search, fits
 from erag_ray.retrieve.outside.searching import Searching
 from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.sharded_tasks import Do
