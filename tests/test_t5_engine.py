@@ -22,7 +22,7 @@ from erag_ray.models.local.memory import Limits
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS, token_mask
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, padded
-from erag_ray.models.t5.engine import Engine, first_largest
+from erag_ray.models.t5.engine import Engine
 from erag_ray.prompts.request import Passage, Request
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -119,14 +119,6 @@ def test_rows_leave_at_different_steps(made: Made) -> None:
     found = engine.decode(fused(states, is_state), start=0, ends=[1], most=30)
     assert found == generated(model, states, is_state, 30)
     assert len({len(row) for row in found}) > 1
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_of_equal_scores_the_first_is_the_largest(dtype: torch.dtype) -> None:
-    torch.manual_seed(3)
-    scores = torch.randint(0, 5, (50, 200)).to(dtype)
-    places = first_largest(scores)
-    assert places.tolist() == [row.index(max(row)) for row in scores.tolist()]
 
 
 # --- windows ---

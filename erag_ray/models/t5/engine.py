@@ -282,7 +282,7 @@ class _Run:
             engine._add_feed_forward(states, block.feed)
         # T5 1.0 scales its states before the output layer, which does not change the order of the scores
         scores = normed_order(states, engine.decoder.norm, engine.epsilon, engine.output)
-        self.last = first_largest(scores)
+        self.last = scores.argmax(dim=-1)
         self.tokens[:, step] = self.last
         self.has_ended |= torch.isin(self.last, self.end)
 
@@ -327,11 +327,3 @@ class _Run:
         """Return the output tokens of each row, up to and with its end token."""
         self._store()
         return [up_to_end(ids, ends) for ids in self.all_tokens.tolist()]
-
-
-def first_largest(scores: Tensor) -> Tensor:
-    """Return the index of the first largest score of each row: [rows]."""
-    if scores.device.type == "cpu" and scores.dtype == torch.float32:
-        # NumPy takes a sixth of torch's time
-        return torch.from_numpy(scores.numpy().argmax(axis=1))
-    return scores.argmax(dim=-1)
