@@ -488,7 +488,7 @@ def test_the_guide_shows_records_that_are_read(tmp_path: pathlib.Path, key: str,
         entries = load_run("bm25", path, diagnostics)
         assert entries.select("query_id", "rank", "doc_id").row(0) == ("q1", 1, "d1")
     elif key == "outputs":
-        outputs = load_outputs([str(path)], (), (5,), 5, diagnostics).outputs
+        outputs, _ = load_outputs([str(path)], (), (5,), 5, diagnostics)
         assert outputs.select("query_id", "run_id", "output").row(0) == ("q1", "bm25+gpt", "Ann built it.")
     else:
         questions = write(tmp_path / "plain.jsonl", RECORDS["queries", "plain"].strip("`"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -30,19 +30,10 @@ SINGLE_DOCUMENTS = IdKeys(DOCUMENT_IDS.first, DOCUMENT_IDS.others - {"id"})
 LIST_COLUMNS = ("run_id", "query_id", "rank", "doc_id", "title", "text", "score")
 
 
-class GivenOutputs(NamedTuple):
-    """The content of files of outputs."""
-
-    outputs: pl.DataFrame
-    """GIVEN."""
-    entries: pl.DataFrame
-    """The lists of runs whose outputs bring their documents; columns are `ENTRY_COLUMNS`."""
-
-
 def load_outputs(
     paths: Sequence[str], runs: Collection[str], depths: Sequence[int], depth: int, diagnostics: Diagnostics
-) -> GivenOutputs:
-    """Load outputs, and the lists that they bring along.
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return GIVEN, and the lists that outputs bring along, with the columns `ENTRY_COLUMNS`.
 
     Args:
         paths: JSON Lines (.gz too), a JSON list, Parquet, or a dataset (``hf:NAME:SPLIT``).
@@ -74,7 +65,7 @@ def load_outputs(
         if fault := rising_fault(ranked, f"outputs of run {name!r}"):
             diagnostics.error("scores that rise", fault)
     outputs = pl.DataFrame(rows, schema=GIVEN.empty().schema)
-    return GivenOutputs(outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal"))
+    return (outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal"))
 
 
 def item_of(record: Record) -> dict[str, str]:

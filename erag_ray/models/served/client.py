@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.models.budget import Budget, Charge, TokenCounts
@@ -99,11 +99,6 @@ def key_of(config: ReaderConfig) -> str:
         raise InputError([str(error)]) from error
 
 
-class _Server(NamedTuple):
-    url: str
-    client: Any
-
-
 class Client:
     """Sends requests to the servers of a model in turn. Belongs to one event loop; one client per process."""
 
@@ -113,7 +108,7 @@ class Client:
         self.limit = AdaptiveLimit(config.concurrency * len(config.base_urls))
         self._requests = RateLimit(config.requests_per_minute)
         self._tokens = RateLimit(config.tokens_per_minute)
-        self._servers = [_Server(url, self._connection(url, key)) for url in config.base_urls]
+        self._servers = [(url, self._connection(url, key)) for url in config.base_urls]
         self._turns = itertools.cycle(self._servers)
         self._failed_in_a_row = 0
         self._num_good, self._away_since, self._logged_at = 0, math.inf, -math.inf
@@ -141,8 +136,8 @@ class Client:
         )
 
     async def close(self) -> None:
-        for server in self._servers:
-            await server.client.close()
+        for _, client in self._servers:
+            await client.close()
 
     async def models(self) -> list[tuple[str, Any]]:
         """Return each server's URL and its model list.
@@ -151,14 +146,14 @@ class Client:
             JobError: a server does not answer, or returns an error.
         """
         lists = []
-        for server in self._servers:
+        for url, client in self._servers:
             try:
                 async with asyncio.timeout(self.config.timeout_seconds):
-                    models = await server.client.get("/models", cast_to=object)
+                    models = await client.get("/models", cast_to=object)
             except Exception as error:
                 # not from the error: its message may repeat the key
-                raise self.job_error(server.url, error) from None
-            lists.append((server.url, masked(models)))
+                raise self.job_error(url, error) from None
+            lists.append((url, masked(models)))
         return lists
 
     async def post(
@@ -207,11 +202,11 @@ class Client:
                     self._give_up(retry, num_sent[retry.kind])
                 await asyncio.sleep(self._pause(retry, num_sent[retry.kind]))
 
-    async def _is_up(self, server: _Server) -> bool:
+    async def _is_up(self, client: Any) -> bool:
         """Return whether a server lists its models, so that a lost connection is due to the request."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await server.client.get("/models", cast_to=object)
+                await client.get("/models", cast_to=object)
         except Exception:
             return False
         return True
@@ -249,13 +244,13 @@ class Client:
         await self._tokens.take(num_tokens)
         if self.ended:
             raise self.ended  # another request ended the job while this one waited
-        server = next(self._turns) if server_index is None else self._servers[server_index]
+        url, client = next(self._turns) if server_index is None else self._servers[server_index]
         try:
             async with asyncio.timeout(self.config.timeout_seconds):
-                answer = masked(await server.client.post(PATHS[self.config.api], cast_to=object, body=body))
+                answer = masked(await client.post(PATHS[self.config.api], cast_to=object, body=body))
         except Exception as error:
-            failed = self._classified(server.url, error)
-            if _is_away(error) and isinstance(failed, _Retry) and await self._is_up(server):
+            failed = self._classified(url, error)
+            if _is_away(error) and isinstance(failed, _Retry) and await self._is_up(client):
                 failed.kind = "failed"
             # an answer that is late or cannot be read may have to be paid
             is_billed = isinstance(error, ValueError) or getattr(failed, "kind", "") == "late"
@@ -264,10 +259,10 @@ class Client:
         charge.price = budget.price_of(counts_of(answer, estimate) if isinstance(answer, dict) else estimate)
         failure = failure_of(answer)
         if failure and failure.kind == "resource":
-            raise _Retry("failed", f"{server.url}: {failure.text}")
+            raise _Retry("failed", f"{url}: {failure.text}")
         self._count_good(answer, num_tokens)
         if failure:
-            raise RequestError(failure._replace(text=f"{server.url}: {failure.text}"))
+            raise RequestError(failure._replace(text=f"{url}: {failure.text}"))
         return answer  # type: ignore[no-any-return]
 
     def _count_good(self, answer: Mapping[str, Any], num_tokens: float) -> None:
