@@ -261,11 +261,10 @@ def test_faiss_finds_the_same_on_a_gpu(tmp_path: pathlib.Path, monkeypatch: pyte
         pytest.skip("needs faiss-gpu")
     numbers, folder = np.random.default_rng(0), Folder(str(tmp_path))
     write_array(numbers.normal(size=(5000, 64)).astype(np.float16), folder, "vectors", f"{part(0)}.npy")
-    write_array(np.array([1, 5000]), folder, "parts.npy")
     queries = numbers.normal(size=(20, 64)).astype(np.float32)
-    on_gpu = Shard(folder, 0, 1)
+    on_gpu = Shard(folder, range(1))
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
-    on_cpu = Shard(folder, 0, 1)
+    on_cpu = Shard(folder, range(1))
     # a GPU selects 2,048 candidates at most
     for depth in (10, 2000, 3000):
         for ours, theirs in zip(on_gpu.search(queries, depth), on_cpu.search(queries, depth), strict=True):

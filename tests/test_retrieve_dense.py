@@ -192,11 +192,10 @@ def test_searches_too_wide_for_a_gpu_go_to_the_cpu_and_find_the_same(
     vectors[100:] = vectors[100]
     folder = Folder(str(tmp_path))
     write_array(vectors, folder, "vectors", f"{part(0)}.npy")
-    write_array(np.array([1, len(vectors)]), folder, "parts.npy")
     flat, built = faiss.IndexFlatIP, []
     monkeypatch.setattr(faiss, "IndexFlatIP", lambda width: built.append(width) or flat(width))
     queries = np.random.default_rng(6).normal(size=(5, 8)).astype(np.float32)
-    expected = Shard(folder, 0, 1).search(queries, 5)
+    expected = Shard(folder, range(1)).search(queries, 5)
     assert max(len(texts) for texts, _ in expected) == 3000  # wider than a GPU can
     assert len(built) == 1
     on_gpus: list[tuple[object, GpuIndex]] = []
@@ -209,7 +208,7 @@ def test_searches_too_wide_for_a_gpu_go_to_the_cpu_and_find_the_same(
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", to_gpu, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", lambda index: to_gpu(None, -1, index), raising=False)
-    shard = Shard(folder, 0, 1)
+    shard = Shard(folder, range(1))
     for _ in range(2):
         for (texts, scores), (their_texts, their_scores) in zip(
             shard.search(queries, 5), expected, strict=True

@@ -15,8 +15,7 @@ from ranked_lists import corpus_of, lists_of
 
 from erag_ray.retrieve import bm25
 from erag_ray.retrieve.dense import index as dense
-from erag_ray.retrieve.dense.index import Documents, Shard
-from erag_ray.retrieve.dense.inner_product import exact
+from erag_ray.retrieve.dense.index import Shard, exact
 from erag_ray.store.folder import Folder
 from erag_ray.store.sharded_tasks import write_array
 
@@ -48,7 +47,6 @@ def write_index(place: pathlib.Path, vectors: np.ndarray, numbers: Sequence[int]
         write_array(
             vectors[start : start + per_part].astype(np.float16), index, "vectors", f"{number:05}.npy"
         )
-    write_array(np.array([-(-len(vectors) // per_part), per_part]), index, "parts.npy")
     frame = pl.DataFrame({"doc_id": [f"d{one}" for one in range(len(numbers))], "number": numbers})
     index.write_parquet(frame.cast({"number": pl.UInt32}).to_arrow(), "documents.parquet")
     return index
@@ -77,8 +75,9 @@ def test_the_best_texts_of_all_shards_are_those_of_a_whole_sort(
         patch.setattr(dense, "TEXTS_PER_PART", 4)
         patch.setattr(dense, "MARGIN", 1)
         index = write_index(tmp_path_factory.mktemp("index"), vectors, range(count), 4)
-        num_shards = math.ceil(math.ceil(count / 4) / per_shard)
-        found = [Shard(index, number, per_shard).search(queries, depth) for number in range(num_shards)]
+        parts = range(math.ceil(count / 4))
+        shards = [Shard(index, parts[start : start + per_shard]) for start in parts[::per_shard]]
+        found = [shard.search(queries, depth) for shard in shards]
     expected = by_hand(queries, vectors)
     for query in range(3):
         pairs = sorted(
@@ -102,13 +101,6 @@ def test_a_pair_has_the_same_score_wherever_it_is_computed() -> None:
         assert alone[0, 0] == whole[row, 3]
 
 
-def test_every_number_of_half_precision_is_read_as_numpy_reads_it() -> None:
-    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
-    halves = halves[np.isfinite(halves)][:, None]
-    found = exact(np.ones((1, 1), np.float32), halves, np.arange(len(halves))[None])
-    assert np.array_equal(found[0], halves[:, 0].astype(np.float32))
-
-
 @settings(max_examples=25)
 @given(width=st.integers(1, 70), seed=st.integers(0, 2**32 - 1))
 def test_products_are_those_of_double_precision(width: int, seed: int) -> None:
@@ -119,10 +111,3 @@ def test_products_are_those_of_double_precision(width: int, seed: int) -> None:
     assert found == pytest.approx(
         queries.astype(np.float64) @ vectors.astype(np.float64).T, rel=2e-7, abs=1e-12
     )
-
-
-def test_documents_of_a_text_are_its_first_places(tmp_path: pathlib.Path) -> None:
-    index = write_index(tmp_path, np.ones((3, 2)), [2, 0, 2, 1, 2, 0], 4)
-    places, own = Documents(index).of(np.array([2, 1, 0]), 2)
-    assert places.tolist() == [0, 2, 3, 1, 5]
-    assert own.tolist() == [0, 0, 1, 2, 2]

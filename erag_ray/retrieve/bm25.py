@@ -19,7 +19,6 @@ from erag_ray.retrieve.lists import (
     QUERIES_PER_TASK,
     SEARCHED,
     best,
-    candidates,
     ranked,
     read_found,
 )
@@ -143,4 +142,5 @@ def _search(engine: Any, known: Mapping[int, Sequence[int]], depth: int) -> pl.D
         everything = engine.get_scores_from_ids(known[int(query)])
         top = best(everything, depth)
         hits.append((np.full(len(top), query), top, everything[top]))
-    return candidates(*(np.concatenate(column) for column in zip(*hits, strict=True)))
+    columns = (np.concatenate(column) for column in zip(*hits, strict=True))
+    return pl.DataFrame(dict(zip(FOUND_COLUMNS, columns, strict=True))).cast(FOUND_COLUMNS)

@@ -49,9 +49,11 @@ SEARCHED: dict[str, Callable[[pl.DataFrame], pl.Series]] = {
 }
 
 
-def read_found(work: Folder, count: int, schema: pl.Schema = FOUND_COLUMNS) -> pl.DataFrame:
-    """Return what all ``count`` tasks have left, such as candidates."""
-    parts = (read_frame(work, "found", f"{part(number)}.parquet") for number in range(count))
+def read_found(
+    work: Folder, count: int, schema: pl.Schema = FOUND_COLUMNS, below: str = "found"
+) -> pl.DataFrame:
+    """Return what all ``count`` tasks have left in a folder, such as candidates."""
+    parts = (read_frame(work, below, f"{part(number)}.parquet") for number in range(count))
     return pl.concat([pl.DataFrame(schema=schema), *parts])
 
 
@@ -91,11 +93,3 @@ def best(scores: npt.NDArray[np.float32], depth: int) -> npt.NDArray[np.intp]:
         threshold = np.partition(scores[positions], -depth)[-depth]
         positions = positions[scores[positions] >= threshold]
     return positions[np.argsort(-scores[positions], kind="stable")][:depth]
-
-
-def candidates(
-    queries: npt.NDArray[np.integer], places: npt.NDArray[np.integer], scores: npt.NDArray[np.floating]
-) -> pl.DataFrame:
-    """Return a frame of candidates from three arrays of equal length."""
-    columns = {"query": queries, "place": places, "score": scores.astype(np.float64)}
-    return pl.DataFrame(columns).cast(FOUND_COLUMNS)

@@ -117,13 +117,13 @@ def rank_bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 def dense_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     """Searching random vectors, a shard after the other: with ours, and with a flat index of Faiss over the same."""
     index = Folder(f"{config.out}/dense-{size}")
-    num_parts = _write_vectors(index, config, size)
+    parts = range(_write_vectors(index, config, size))
     queries = unit_vectors(config.num_queries, config.width, config.seed - 1 if config.seed else 987_654)
     per_shard = PER_SHARD // TEXTS_PER_PART
     opening, searching = 0.0, {"erag_ray": 0.0, "faiss": 0.0}
-    for number in range(-(-num_parts // per_shard)):
+    for first in parts[::per_shard]:
         start = time.perf_counter()
-        shard = Shard(index, number, per_shard)
+        shard = Shard(index, parts[first : first + per_shard])
         opening += time.perf_counter() - start
         for by, seconds in in_turn(_searches(shard, queries, config), config.repeats).items():
             searching[by] += seconds
@@ -145,7 +145,6 @@ def _write_vectors(index: Folder, config: BenchmarkConfig, size: int) -> int:
         count = min(TEXTS_PER_PART, size - number * TEXTS_PER_PART)
         halves = unit_vectors(count, config.width, config.seed + number).astype(np.float16)
         write_array(halves, index, "vectors", f"{part(number)}.npy")
-    write_array(np.array([num_parts, TEXTS_PER_PART]), index, "parts.npy")
     return num_parts
 
 

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.retrieve.dense import encoders
-from erag_ray.retrieve.dense.inner_product import exact
-from erag_ray.retrieve.lists import SEARCHED, TEXTS_PER_PART, candidates, ranked, read_found
+from erag_ray.retrieve.lists import SEARCHED, TEXTS_PER_PART, ranked, read_found
 from erag_ray.retrieve.run import Indexed, Run, Sources
 from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import ModelSource
@@ -38,6 +37,8 @@ from erag_ray.support.errors import JobError
 from erag_ray.support.logs import warn
 
 MARGIN = 10
+PROPOSED_COLUMNS = pl.Schema({"query": pl.UInt32(), "number": pl.UInt32(), "score": pl.Float64()})
+"""Candidates: the numbers of the query and of the text, both from 0."""
 MOST_ON_A_GPU = 2048
 """Maximum of candidates per query for Faiss on a GPU; it raises for more."""
 
@@ -70,10 +71,9 @@ class Dense(Indexed):
         rows = ordered.select("doc_id", text=SEARCHED[self.config.searches](ordered))
         rows = rows.filter(pl.col("text").str.strip_chars() != "")
         texts = rows.select("text").unique(maintain_order=True).with_row_index("number")
-        num_parts = self.encode(texts.select("text"), "passage", index, do)
+        self.encode(texts.select("text"), "passage", index, do)
         documents = rows.join(texts, on="text", how="left", maintain_order="left").select("doc_id", "number")
         write_frame(documents, index, "documents.parquet")
-        write_array(np.array([num_parts, TEXTS_PER_PART]), index, "parts.npy")
         index.delete_folder("texts")
 
     def encode(self, texts: pl.DataFrame, role: encoders.Role, folder: Folder, do: Do) -> int:
@@ -103,23 +103,27 @@ class Dense(Indexed):
                 f"retrievers.{self.name}: questions get {reason}. Set query in config_sentence_transformers.json"
             )
         num_slices = self.encode(queries.select(text="question"), "query", work, do)
-        num_parts, texts_per_part = parts_of(index)
-        parts_per_shard = max(1, run.job.search.passages_per_shard // texts_per_part)
+        parts_per_shard = max(1, run.job.search.passages_per_shard // TEXTS_PER_PART)
+        documents = read_frame(index, "documents.parquet").with_row_index("place")
+        num_parts = math.ceil(documents["number"].n_unique() / TEXTS_PER_PART)
         num_shards = math.ceil(num_parts / parts_per_shard)
         settings = {
             "index": index.address,
             "work": work.address,
             "depth": depth,
             "num_slices": num_slices,
+            "num_parts": num_parts,
             "parts_per_shard": parts_per_shard,
         }
-        todo = undone(work, "found", ".parquet", num_shards * num_slices)
+        todo = undone(work, "proposed", ".parquet", num_shards * num_slices)
         do(Tasks(worker=SearchVectors, settings=settings, numbers=todo, noun="searches"))
         blank = queries["question"].str.strip_chars() == ""
         numbers = pl.Series(np.flatnonzero(~blank.to_numpy()), dtype=pl.UInt32)
-        proposed = read_found(work, num_shards * num_slices)
+        proposed = read_found(work, num_shards * num_slices, PROPOSED_COLUMNS, "proposed")
         proposed = proposed.filter(pl.col("query").is_in(numbers.implode()))
-        return ranked(proposed, queries["query_id"], read_frame(index, "documents.parquet")["doc_id"], depth)
+        of_texts = documents.group_by("number", maintain_order=True).head(depth).select("number", "place")
+        hits = proposed.join(of_texts, on="number")
+        return ranked(hits, queries["query_id"], documents["doc_id"], depth)
 
 
 class EncodeTexts:
@@ -146,40 +150,25 @@ class EncodeTexts:
 class SearchVectors:
     """Task: search one shard for a slice of the queries, and write the candidates."""
 
-    def __init__(self, *, index: str, work: str, depth: int, num_slices: int, parts_per_shard: int) -> None:
+    def __init__(
+        self, *, index: str, work: str, depth: int, num_slices: int, num_parts: int, parts_per_shard: int
+    ) -> None:
         folder, self._work = Folder(index), Folder(work)
         self._depth, self._num_slices = depth, num_slices
-        self._documents = Documents(folder)
+        parts = range(num_parts)
+        shards = [parts[start : start + parts_per_shard] for start in parts[::parts_per_shard]]
         # tasks of one shard follow each other
-        self._shard = functools.lru_cache(1)(lambda number: Shard(folder, number, parts_per_shard))
+        self._shard = functools.lru_cache(1)(lambda number: Shard(folder, shards[number]))
 
     def __call__(self, number: int) -> None:
         shard, batch = divmod(number, self._num_slices)
         vectors = open_array(self._work, "vectors", f"{part(batch)}.npy")
-        hits = [(np.empty(0, np.uint32), np.empty(0, np.intp), np.empty(0, np.float32))]
-        for row, (texts, scores) in enumerate(self._shard(shard).search(vectors, self._depth)):
-            positions, text_numbers = self._documents.of(texts, self._depth)
-            queries = np.full(len(positions), batch * TEXTS_PER_PART + row, np.uint32)
-            hits.append((queries, positions, scores[text_numbers]))
-        proposed = candidates(*map(np.concatenate, zip(*hits, strict=True)))
-        write_frame(proposed, self._work, "found", f"{part(number)}.parquet")
-
-
-class Documents:
-    """The documents of each distinct text."""
-
-    def __init__(self, index: Folder) -> None:
-        numbers = read_frame(index, "documents.parquet")["number"].to_numpy()
-        self._order = np.argsort(numbers, kind="stable")
-        self._starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))]).astype(np.int64)
-
-    def of(
-        self, texts: npt.NDArray[np.int64], depth: int
-    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Return positions of documents, at most ``depth`` for each text, and each one's row in ``texts``."""
-        positions = [self._order[self._starts[text] : self._starts[text + 1]][:depth] for text in texts]
-        rows = np.repeat(np.arange(len(texts)), [len(documents) for documents in positions])
-        return np.concatenate([np.empty(0, np.intp), *positions]), rows
+        hits = self._shard(shard).search(vectors, self._depth)
+        rows = np.repeat(np.arange(len(hits)), [len(texts) for texts, _ in hits])
+        texts, scores = (np.concatenate(column) for column in zip(*hits, strict=True))
+        columns = {"query": batch * TEXTS_PER_PART + rows, "number": texts, "score": scores}
+        proposed = pl.DataFrame(columns).cast(PROPOSED_COLUMNS)
+        write_frame(proposed, self._work, "proposed", f"{part(number)}.parquet")
 
 
 class Shard:
@@ -189,12 +178,10 @@ class Shard:
     The lists do not depend on it: its vectors are the same, and candidates are scored again in any case.
     """
 
-    def __init__(self, index: Folder, number: int, parts_per_shard: int) -> None:
-        num_parts, texts_per_part = parts_of(index)
-        numbers = range(number * parts_per_shard, min((number + 1) * parts_per_shard, num_parts))
-        names = (f"{part(part_number)}.npy" for part_number in numbers)
+    def __init__(self, index: Folder, parts: range) -> None:
+        names = (f"{part(number)}.npy" for number in parts)
         self.vectors = np.concatenate([open_array(index, "vectors", name) for name in names])
-        self._start = numbers.start * texts_per_part
+        self._start = parts.start * TEXTS_PER_PART
         self._on_gpu = hasattr(faiss, "index_cpu_to_gpu") and faiss.get_num_gpus() > 0
         self._faiss = _flat(self.vectors, on_gpu=self._on_gpu)
         norms = [np.linalg.norm(rows.astype(np.float32), axis=1).max() for rows in _batches(self.vectors)]
@@ -225,10 +212,34 @@ class Shard:
         return _flat(self.vectors, on_gpu=False) if self._on_gpu else self._faiss
 
 
-def parts_of(index: Folder) -> tuple[int, int]:
-    """Return the number of parts of an index, and the number of texts in each but the last."""
-    num_parts, texts_per_part = open_array(index, "parts.npy")
-    return int(num_parts), int(texts_per_part)
+def exact(
+    queries: npt.NDArray[np.float32], vectors: npt.NDArray[np.float16], texts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """Return inner products of each query with its candidates' vectors, computed in double precision.
+
+    A score depends only on its two vectors (and, in the last of 16 digits before rounding to 7, on the kind of
+    processor), so a pair has the same score in any batch.
+
+    Args:
+        queries: shape (queries, width), finite.
+        vectors: shape (texts, width), finite.
+        texts: rows of ``vectors``, shape (queries, candidates).
+    """
+    scores = np.empty(texts.shape, np.float32)
+    for row, query in enumerate(queries.astype(np.float64)):
+        # unlike a product of matrices, a sum of each row does not depend on the number of rows
+        scores[row] = (vectors[texts[row]].astype(np.float64) * query).sum(axis=1)
+    return scores
+
+
+def vectors_of(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
+    """Return the vectors of texts, whose numbers must ascend."""
+    parts, rows = np.divmod(texts.astype(np.int64), TEXTS_PER_PART)
+    vectors = [
+        open_array(index, "vectors", f"{part(int(number))}.npy")[rows[parts == number]]
+        for number in np.unique(parts)
+    ]
+    return np.concatenate(vectors) if vectors else np.empty((0, 1), np.float16)
 
 
 def _flat(vectors: npt.NDArray[np.float16], *, on_gpu: bool) -> Any:

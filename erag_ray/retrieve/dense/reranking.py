@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import sentence_transformers
 import torch
@@ -17,8 +16,7 @@ import torch
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.runs.texts import with_texts
 from erag_ray.retrieve.dense import encoders
-from erag_ray.retrieve.dense.index import Dense, parts_of
-from erag_ray.retrieve.dense.inner_product import exact
+from erag_ray.retrieve.dense.index import Dense, exact, vectors_of
 from erag_ray.retrieve.lists import PAIRS_PER_PART, SEARCHED, by_score, read_found
 from erag_ray.retrieve.run import Retriever, Run, Sources
 from erag_ray.store.folder import Folder
@@ -60,7 +58,7 @@ class ByVectors(Retriever):
             warn(f"retrievers.{self.name}: {counts} {reason}; they are left out")
         pairs = lists.join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
         texts, rows = np.unique(pairs["number"].to_numpy(), return_inverse=True)
-        passages, questions = _vectors(index, texts), np.concatenate(parts)
+        passages, questions = vectors_of(index, texts), np.concatenate(parts)
         scores = [np.empty(0, np.float32)]
         for (query,), group in pairs.with_columns(row=rows).group_by("query", maintain_order=True):
             question = questions[query : query + 1]
@@ -82,17 +80,6 @@ def _made_from(run: Run) -> Iterator[Run]:
     """Yield the runs that a run uses, and those that these use: a fused list brings no texts itself."""
     for other in run.others.values():
         yield from (other, *_made_from(other))
-
-
-def _vectors(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
-    """Return the vectors of texts, whose numbers must ascend."""
-    _, texts_per_part = parts_of(index)
-    parts, rows = np.divmod(texts.astype(np.int64), texts_per_part)
-    vectors = [
-        open_array(index, "vectors", f"{part(int(number))}.npy")[rows[parts == number]]
-        for number in np.unique(parts)
-    ]
-    return np.concatenate(vectors) if vectors else np.empty((0, 1), np.float16)
 
 
 @dataclass(frozen=True, kw_only=True)
