@@ -54,15 +54,13 @@ class FunctionModel(Model):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        if (config.model, config.revision) not in _FUNCTIONS:
+        function = _FUNCTIONS.get((config.model or "", config.revision or ""))
+        if function is None:
             text = (
                 "a function is a reader in Python alone: erag_ray.compare(reader=erag_ray.Function(...), ...)"
             )
             raise InputError([f"reader.kind: {text}"])
-
-    @property
-    def function(self) -> Reader:
-        return _FUNCTIONS[self.config.model or "", self.config.revision or ""]
+        self.function = function
 
     @property
     def code(self) -> object:

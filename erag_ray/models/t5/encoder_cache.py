@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -84,9 +84,6 @@ class EncoderCache:
     states: torch.Tensor
     starts: Mapping[Ids, int]
     multiple: int = 1
-
-    def contains(self, segments: Iterable[Ids]) -> bool:
-        return all(segment in self.starts for segment in segments)
 
     def gather(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
         """Return the concatenated states of each prompt's segments."""

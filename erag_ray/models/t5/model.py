@@ -200,8 +200,8 @@ class T5Model(LocalModel):
         engine, window = self.engine, self._window
         if engine is None:
             return encoder_cache.encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
-        segments = (segment for prompt in prompts for segment in prompt.segments)
-        if window is None or not window.contains(segments):
+        segments = {segment for prompt in prompts for segment in prompt.segments}
+        if window is None or not segments <= window.starts.keys():
             # the states of the whole window did not fit into memory
             passes = encoder_cache.arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
             window = encoder_cache.encode_all(engine.encode, passes)
