@@ -27,7 +27,7 @@ from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts.model import Finding
 from erag_ray.analyses.parts.shapes import tables_of
-from erag_ray.cli.jobs import JOBS
+from erag_ray.cli.run import JOBS
 from erag_ray.config.report import ReportConfig
 from erag_ray.extensions import Extension
 from erag_ray.inference.output_tables import SINGLE_DOCUMENT

@@ -20,7 +20,7 @@ from erag_ray.api.readers import IN_PROCESS, Retriever, judge_config, reader_con
 from erag_ray.api.result import Result, text_console
 from erag_ray.api.rows import plain, rows_of
 from erag_ray.cli.job import job_folder
-from erag_ray.cli.jobs import JOBS
+from erag_ray.cli.run import JOBS
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
 from erag_ray.config.job import JobConfig

@@ -97,17 +97,11 @@ def _texts(kind: Hashable) -> dict[str, str]:
     texts = {}
     parents = reversed(kind.__mro__)  # type: ignore[attr-defined]
     for one in [one for one in parents if "__dataclass_fields__" in vars(one)]:
-        body = _classes(one.__module__)[one.__name__].body
-        for field, text in itertools.pairwise(body):
+        (definition,) = ast.parse(inspect.getsource(one)).body
+        for field, text in itertools.pairwise(getattr(definition, "body", ())):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                 texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
     return texts
-
-
-@functools.cache
-def _classes(module: str) -> dict[str, ast.ClassDef]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _entry(key: str, text: str) -> Iterator[str]:

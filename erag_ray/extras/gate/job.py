@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from erag_ray.cli.jobs import Job
+from erag_ray.cli.run import Job
 from erag_ray.extras.gate.config import GateConfig
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from erag_ray.cli.jobs import Job
+from erag_ray.cli.run import Job
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.support.logs import say
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from erag_ray.annotators import request_specs
@@ -138,17 +138,12 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
         ]
         kinds = [kind for kind in kinds if kind.role != "reader"]
     for dataset in datasets.values() or (Dataset(),):
-        problems += _problems(config, dataset, kinds)
+        for kind in dict.fromkeys([*kinds, *score_kinds(dataset)]):
+            try:
+                use_of(kind, config, dataset)
+            except InputError as error:
+                problems += error.problems
     return list(dict.fromkeys(problems))
-
-
-def _problems(config: JobConfig, dataset: Dataset, kinds: Sequence[Kind]) -> Iterator[str]:
-    """Yield the problems of the models for these kinds of request, and for those of the dataset's score."""
-    for kind in dict.fromkeys([*kinds, *score_kinds(dataset)]):
-        try:
-            use_of(kind, config, dataset)
-        except InputError as error:
-            yield from error.problems
 
 
 def score_kinds(dataset: Dataset) -> list[Kind]:
