@@ -56,6 +56,8 @@ def test_a_file_in_a_package_is_found_without_running_the_package(
     monkeypatch.syspath_prepend(tmp_path)
     found = make_model(ReaderConfig(kind="fid", model="package:carries_a_model/tiny"))
     assert model_id(found) == model_id(make_model(ReaderConfig(kind="fid", model=t5)))
+    same = make_model(ReaderConfig(kind="fid", model="package:carries-a-model/tiny"))
+    assert same.fingerprint_fields() == found.fingerprint_fields()
     refuse("the Python package carries_a_model holds no other.gguf", "package:carries_a_model/other.gguf")
     for name in ("carries_a_model.tiny", "no_such_package", ""):
         refuse(f"no Python package that is imported as '{name}' is installed", f"package:{name}/x.gguf")

@@ -81,9 +81,11 @@ def find_model(
 
 def _package_file(name: str, key: str) -> pathlib.Path:
     package, _, file = name.removeprefix("package:").partition("/")
+    # pip shows most packages with hyphens
+    module = package.replace("-", "_")
     # find_spec does not run the package, whose code may need packages that are not installed; but it would run the
     # parents of a dotted name
-    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    spec = importlib.util.find_spec(module) if module.isidentifier() else None
     folders = [pathlib.Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
     if not folders:
         raise InputError([f"{key}: {name}: no Python package that is imported as {package!r} is installed"])
