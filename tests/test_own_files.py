@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from scripts import python
 from tiny import Tiny, job_command, write_tiny
 
-from erag_ray.cli import jobs
+from erag_ray.cli import run as commands
 from erag_ray.cli.job import check_inputs, run
 from erag_ray.config.report import ReportConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig
@@ -95,7 +95,7 @@ def run_here(tiny: Tiny, job: str, **changes: object) -> int:
     """Run a job's ``main`` in its folder, as a command line does; return the exit code."""
     config = dataclasses.replace(job_config(tiny, job), **changes)
     try:
-        run(config, find("job", job, jobs.JOBS).main)
+        run(config, find("job", job, commands.JOBS).main)
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0

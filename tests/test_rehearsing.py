@@ -9,7 +9,7 @@ import pytest
 from tiny import Tiny, compare
 
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.cli import jobs
+from erag_ray.cli import run
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import label_documents
 from erag_ray.inference.planning import plan as planning
@@ -23,7 +23,7 @@ from erag_ray.support.ownership import MARKER
 
 def job(tiny: Tiny) -> None:
     with job_folder(tiny.config):
-        jobs.compare(tiny.config)
+        run.compare(tiny.config)
 
 
 def files(folder: str) -> dict[str, int]:
@@ -66,9 +66,9 @@ def test_a_dry_run_finds_what_is_wrong(tiny: Tiny, no_reader: None) -> None:
 
 def test_no_other_job_asks_the_reader_in_a_dry_run(tiny: Tiny, no_reader: None) -> None:
     prepare(tiny.config)
-    for run in (jobs.annotate, jobs.end_to_end, label_documents):
+    for step in (run.annotate, run.end_to_end, label_documents):
         with pytest.raises(InputError, match="dry_run: this job has none, and would ask the reader"):
-            run(tiny.with_config(dry_run=True).config)
+            step(tiny.with_config(dry_run=True).config)
 
 
 @pytest.mark.parametrize("counts_tokens", [True, False])
