@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from erag_ray.analyses import comparisons as of_runs
 from erag_ray.analyses import means
 from erag_ray.analyses.columns import DatasetColumns, Draws
-from erag_ray.analyses.lists import matrices
 from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses
@@ -97,18 +96,6 @@ def test_only_the_ideals_asked_for() -> None:
         made = values_of(BINARY, ideals=[ideal])
         wanted = whole.filter(pl.col("ideal").is_in([ideal, "any"]))
         assert made.sort(made.columns).equals(wanted.sort(wanted.columns))
-
-
-def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = values_of(BINARY)
-    with_keys = matrices._with_keys
-
-    def alike_at_first(table: pl.DataFrame, asked: pl.DataFrame, seed: int) -> pl.DataFrame:
-        found = with_keys(table, asked, seed)
-        return found if seed else found.with_columns(key=pl.col("row").cast(pl.UInt64))
-
-    monkeypatch.setattr(matrices, "_with_keys", alike_at_first)
-    assert values_of(BINARY).equals(expected)
 
 
 def test_measures_asked_for_are_taken_as_they_are() -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.settings import Floats
+from erag_ray.annotators import PAIR
 from erag_ray.measures.lists import Integers, pad
 
 Flags = npt.NDArray[np.bool_]
@@ -70,41 +71,27 @@ class Judged:
         return 0.0 - negated, is_whole
 
 
-def judged(
-    runs: Mapping[str, pl.DataFrame], labels: pl.DataFrame, queries: pl.DataFrame, seed: int = 0
-) -> Judged:
-    """The documents with their labels, by a sorted search for whole numbers: see `_with_keys`.
+def judged(runs: Mapping[str, pl.DataFrame], labels: pl.DataFrame, queries: pl.DataFrame) -> Judged:
+    """The documents with their labels.
 
     Args:
         runs: run_id -> its RUNS.
         labels: LABELS of one annotator.
         queries: QUERIES that it was asked about; their places are the rows of what is made.
-        seed: of the hash of documents.
     """
-    known = _with_keys(labels, queries, seed)
-    known = known[np.argsort(known["key"].to_numpy())]
-    keys, documents = known["key"].to_numpy(), {}
+    numbers = queries.select("query_id", row=pl.int_range(pl.len()))
+    known = labels.join(numbers, on="query_id").sort("row")
+    numbered = known.select(*PAIR, place=pl.int_range(pl.len()))
+    documents = {}
     for run_id, run in runs.items():
-        rows = _with_keys(run, queries, seed)
-        places = np.searchsorted(keys, rows["key"].to_numpy())
-        is_known = np.append(keys, 0)[places] == rows["key"].to_numpy()
-        places[~is_known] = len(keys)
-        if (rows["doc_id"].filter(is_known) != known["doc_id"].gather(places[is_known])).any():
-            # two documents of a query with one hash
-            return judged(runs, labels, queries, seed + 1)
-        documents[run_id] = Listed(rows=rows["row"].to_numpy(), ranks=rows["rank"].to_numpy(), places=places)
+        listed = run.join(numbers, on="query_id").join(numbered, on=PAIR, how="left")
+        places = listed["place"].fill_null(known.height).to_numpy()
+        documents[run_id] = Listed(
+            rows=listed["row"].to_numpy(), ranks=listed["rank"].to_numpy(), places=places
+        )
     return Judged(
         num_queries=queries.height,
         documents=documents,
         label_rows=known["row"].to_numpy(),
         labels=np.append(known["label"].fill_null(np.nan).to_numpy(), np.nan),
     )
-
-
-def _with_keys(table: pl.DataFrame, queries: pl.DataFrame, seed: int) -> pl.DataFrame:
-    """Rows about these queries, with ``row``, the query's place, and ``key``: the row, then a hash of the document."""
-    numbers = queries.select("query_id", row=pl.int_range(pl.len()))
-    row = table.select("query_id").join(numbers, on="query_id", how="left", maintain_order="left")["row"]
-    bits = max(1, queries.height.bit_length())
-    key = pl.col("row").cast(pl.UInt64) * 2 ** (64 - bits) + pl.col("doc_id").hash(seed) // 2**bits
-    return table.with_columns(row).drop_nulls("row").with_columns(key=key)
