@@ -34,12 +34,10 @@ from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_ki
 from erag_ray.annotators.erag import (
     closed_book_answers,
     erag,
-    erag_auxiliary,
     erag_facts,
     fact_labels,
     gain,
     gold_likelihood,
-    gold_likelihood_auxiliary,
 )
 from erag_ray.annotators.relevance import (
     distracting,
@@ -226,14 +224,14 @@ ANNOTATORS: dict[str, Annotator] = {
         ),
         Annotator(
             name="erag_auxiliary",
-            function=erag_auxiliary,
+            function=functools.partial(erag, kind=AUXILIARY_ANSWER),
             kind=None,
             requests=(RequestSpec(AUXILIARY_ANSWER),),
             fills=SCORE,
         ),
         Annotator(
             name="gold_likelihood_auxiliary",
-            function=gold_likelihood_auxiliary,
+            function=functools.partial(gold_likelihood, kind=AUXILIARY_LIKELIHOOD),
             kind="graded",
             requests=(RequestSpec(AUXILIARY_LIKELIHOOD),),
         ),

@@ -7,26 +7,21 @@ from dataclasses import replace
 import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence, score_rows, values_of_pairs
-from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
+from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Kind
-from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
+from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.store.schemas import FACT_LABELS
 
 TIES = 14
 """Decimal digits of a gain: equal gains tie, and so do their means, which are compared to fewer digits."""
 
 
-def erag(evidence: Evidence) -> pl.DataFrame:
+def erag(evidence: Evidence, kind: Kind = ANSWER) -> pl.DataFrame:
     """Return the score of the reader's output with this single document (Salemi & Zamani, SIGIR 2024, section 3).
 
-    QUERIES.score names the score of each query. A null output gives a null label.
+    QUERIES.score names the score of each query. A null output gives a null label. ``kind`` is that of the output.
     """
-    return _labels(evidence, evidence.queries, ANSWER).select("reader", "score", *PAIR, "label")
-
-
-def erag_auxiliary(evidence: Evidence) -> pl.DataFrame:
-    """Return the score of the auxiliary reader's output with this single document; a null output gives a null label."""
-    return _labels(evidence, evidence.queries, AUXILIARY_ANSWER).select("score", *PAIR, "label")
+    return _labels(evidence, evidence.queries, kind).select("reader", "score", *PAIR, "label")
 
 
 def erag_facts(evidence: Evidence) -> pl.DataFrame:
@@ -99,14 +94,9 @@ def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
     return scored.select("query_id", "reader", without="value")
 
 
-def gold_likelihood(evidence: Evidence) -> pl.DataFrame:
+def gold_likelihood(evidence: Evidence, kind: Kind = GOLD_LIKELIHOOD) -> pl.DataFrame:
     """Return the likelihood of the gold answers for the reader with this single document, 0 to 1.
 
     It is the maximum over the gold answers of the geometric mean of the token probabilities, exp(mean log-probability).
     """
-    return values_of_pairs(evidence, GOLD_LIKELIHOOD).select("reader", *PAIR, label="value")
-
-
-def gold_likelihood_auxiliary(evidence: Evidence) -> pl.DataFrame:
-    """Return `gold_likelihood` for the auxiliary reader."""
-    return values_of_pairs(evidence, AUXILIARY_LIKELIHOOD).select(*PAIR, label="value")
+    return values_of_pairs(evidence, kind).select("reader", *PAIR, label="value")
