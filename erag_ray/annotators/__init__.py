@@ -67,8 +67,7 @@ __all__ = [
 
 
 def _has_facts(evidence: Evidence) -> pl.Expr:
-    facts = pl.Series(dtype=pl.String) if evidence.facts is None else evidence.facts["query_id"]
-    return pl.col("query_id").is_in(facts.unique().implode())
+    return pl.col("query_id").is_in(evidence.facts["query_id"].unique().implode())
 
 
 def _has_gold(evidence: Evidence) -> pl.Expr:

@@ -11,6 +11,7 @@ import polars as pl
 from erag_ray.measures.lists import Kind as LabelKind
 from erag_ray.measures.scores import Scoring, score_named, score_outputs
 from erag_ray.prompts.kinds.base import Kind, Role
+from erag_ray.store.schemas import FACTS
 
 PAIR = ["query_id", "doc_id"]
 SUFFICES = 0.5
@@ -29,8 +30,8 @@ class Evidence:
     """CORPUS; at least the documents of the pairs, if the annotator uses passages."""
     provenance: pl.DataFrame
     """PROVENANCE: gold pages and gold documents."""
-    facts: pl.DataFrame | None = None
-    """FACTS (None: not loaded, since no annotator uses them)."""
+    facts: pl.DataFrame = field(default_factory=FACTS.empty)
+    """FACTS; empty where no annotator uses them."""
     values: Mapping[Kind, pl.DataFrame] = field(default_factory=dict)
     """Kind of request -> query_id, doc_id? (null: without documents), reader, value?: the folded responses."""
     judged: pl.DataFrame | None = None

@@ -38,10 +38,8 @@ def fact_labels(evidence: Evidence) -> pl.DataFrame:
     no rows.
 
     Raises:
-        ValueError: there are no facts; a pair lacks its answer; or a score is unknown.
+        ValueError: a pair lacks its answer, or a score is unknown.
     """
-    if evidence.facts is None:
-        raise ValueError("there are no facts")
     facts = evidence.facts.join(evidence.queries.select("query_id", "score"), on="query_id")
     pairs = evidence.pairs.join(facts, on="query_id", how="semi")
     labels = _labels(replace(evidence, pairs=pairs), facts, ANSWER)
