@@ -23,17 +23,18 @@ from erag_ray.support.progress import StageProgress
 CELLS = table_schema("cells", "reader* score* run_id* query_id* depth* alone? list? closed_book? cell?")
 """``alone``: one of the first ``depth`` documents suffices; ``list``: the list of all of them suffices;
 ``closed_book``: the reader needs no document. Null: not judged."""
-CELL_OF: Mapping[tuple[bool, bool, bool], str] = {
-    (True, True, False): "found",
-    (True, True, True): "kept",
-    (True, False, False): "distracted",
-    (True, False, True): "distracted_known",
-    (False, True, False): "combined",
-    (False, True, True): "list_only",
-    (False, False, True): "lost",
-    (False, False, False): "missing",
+CELL_OF: Mapping[tuple[bool, bool, bool], tuple[str, str]] = {
+    (True, True, False): ("found", "found"),
+    (True, True, True): ("kept", "known, kept"),
+    (True, False, False): ("distracted", "lost in the list"),
+    (True, False, True): ("distracted_known", "known, lost in the list"),
+    (False, True, False): ("combined", "only together"),
+    (False, True, True): ("list_only", "known, only together"),
+    (False, False, True): ("lost", "known, lost"),
+    (False, False, False): ("missing", "not found"),
 }
-"""Whether a single document, the list, and the reader without documents suffice -> the cell."""
+"""Whether a single document, the list, and the reader without documents suffice -> the cell, and its name where a
+person reads."""
 CELLS_MEANING: Mapping[str, str] = {
     "found": "a document alone suffices and so does the list: retrieval earns it",
     "kept": "the reader knows the answer and keeps it: such a question does not tell retrievers apart",
@@ -47,17 +48,7 @@ CELLS_MEANING: Mapping[str, str] = {
 }
 """Cell -> what it says, in reading order."""
 OF_LIST = ["reader", "score", "run_id", "query_id"]
-CELL_WORDS: dict[str, str] = {
-    "found": "found",
-    "kept": "known, kept",
-    "distracted": "lost in the list",
-    "distracted_known": "known, lost in the list",
-    "combined": "only together",
-    "list_only": "known, only together",
-    "lost": "known, lost",
-    "missing": "not found",
-}
-"""Cell -> its name where a person reads."""
+CELL_WORDS = dict(CELL_OF.values())
 CELL_NAMES = list(CELLS_MEANING)
 _NONE_ELIGIBLE = pl.DataFrame(schema={"query_id": pl.String, "reader": pl.String, "score": pl.String})
 
@@ -96,7 +87,8 @@ def cells(
     )
     known = joined.join(without_documents, on=["reader", "score", "query_id"], how="left")
     facts = ["alone", "list", "closed_book"]
-    cell_of = pl.DataFrame([(*key, name) for key, name in CELL_OF.items()], [*facts, "cell"], orient="row")
+    rows = [(*key, name) for key, (name, _) in CELL_OF.items()]
+    cell_of = pl.DataFrame(rows, [*facts, "cell"], orient="row")
     named = known.join(cell_of, on=facts, how="left")
     return pl.DataFrame(conform(named.select(CELLS.columns.names).sort(keys), CELLS))
 

@@ -15,7 +15,7 @@ from erag_ray.inference.stage import Finished
 from erag_ray.inputs.evidence import Inputs, evidence_of, reader_evidence
 from erag_ray.inputs.settings import label_settings, scores_of
 from erag_ray.inputs.stage import EVIDENCE_TABLES
-from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
+from erag_ray.labels.judgements import check_scores, score_notes, scoring_of
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE
 from erag_ray.prompts.kinds.base import Kind

@@ -15,7 +15,7 @@ from erag_ray.inference.stage import Finished
 from erag_ray.inputs.evidence import Inputs, sample_notes
 from erag_ray.inputs.settings import end_to_end_settings, scores_of
 from erag_ray.inputs.stage import EVIDENCE_TABLES
-from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
+from erag_ray.labels.judgements import check_scores, score_notes, scoring_of
 from erag_ray.store.fingerprints import frame_digests
 from erag_ray.store.schemas import LIST_OUTPUTS, LIST_TOKENS, REPEATS, RESPONSES, UTILITY
 from erag_ray.store.stages.stage import Append, Stage, digests, ensure

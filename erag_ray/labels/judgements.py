@@ -1,4 +1,4 @@
-"""Get a judge's verdicts on the outputs of a stage, for questions whose score is given by a judge.
+"""Get a judge's verdicts on the outputs of a stage, for questions whose score is given by a judge; inputs of scores.
 
 Judging is a separate stage, since its requests contain outputs. The passages of a request are the gold answers and the
 output, so it is planned, run and cached like all other requests.
@@ -15,9 +15,9 @@ from erag_ray.config.job import JobConfig
 from erag_ray.inference.output_tables import describe_judgements, outputs_of
 from erag_ray.inference.planning.pending import DocIds
 from erag_ray.inference.planning.plan import StagePlan, answers_of_lists, plan_lists, preview
-from erag_ray.inference.stage import Finished, run_stage
+from erag_ray.inference.stage import Finished, check_share, run_stage
 from erag_ray.inputs.evidence import Inputs
-from erag_ray.measures.scores import JUDGED, needs_judgement
+from erag_ray.measures.scores import JUDGED, Scoring, needs_judgement
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.store.responses import ResponseStore
@@ -118,3 +118,24 @@ def _plan(config: JobConfig, inputs: Inputs, stage: str, outputs: pl.DataFrame) 
     lists = outputs.select(pl.lit(ANSWER_JUDGE.name).alias("kind"), "query_id", "doc_ids")
     shown = dataclasses.replace(inputs, corpus=corpus)
     return plan_lists(config, shown, judge_stage(stage), lists, [ANSWER_JUDGE])
+
+
+# --- scores ---
+
+
+def scoring_of(judgements: pl.DataFrame | None) -> Scoring:
+    """Return the `Scoring` of a job, with its judgements of outputs (None: no judgements)."""
+    rows = () if judgements is None else judgements.select("query_id", "output", "value").iter_rows()
+    return Scoring(judgements={(query_id, output): value for query_id, output, value in rows})
+
+
+def check_scores(scoring: Scoring, config: JobConfig) -> None:
+    """Apply `check_share` to the outputs for which a user's score raised."""
+    check_share("scores", scoring.num_errors, scoring.num_outputs, scoring.lines, config)
+
+
+def score_notes(scoring: Scoring, what: str) -> Iterator[str]:
+    """Yield a note for the report on outputs without a score, if there are any."""
+    if scoring.num_errors:
+        counts = f"{scoring.num_errors:,} of {scoring.num_outputs:,}"
+        yield f"{what} without a score, not judged: {counts} ({'; '.join(scoring.lines)})"

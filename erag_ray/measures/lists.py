@@ -362,20 +362,8 @@ def _greedy_gains(base: Floats, depth: int) -> Floats:
     return gains
 
 
-@dataclass(frozen=True, kw_only=True)
-class FactMeasure:
-    """A measure over the facts of a question."""
-
-    function: Callable[[FactLists], Floats]
-    """FactLists -> [num_lists, depth]: the value at every cut-off 1..depth."""
-    uses_ideal: bool
-
-
-FACT_MEASURES = {
-    "Coverage": FactMeasure(function=coverage, uses_ideal=False),
-    "alpha-nDCG": FactMeasure(function=alpha_ndcg, uses_ideal=True),
-}
-"""Measures of the annotator ``erag_facts``."""
+FACT_MEASURES = {"Coverage": (coverage, False), "alpha-nDCG": (alpha_ndcg, True)}
+"""Measures of the annotator ``erag_facts`` -> the function to [num_lists, depth], and whether it uses the ideal."""
 
 # names in the literature of measures and of their means
 OTHER_NAMES = {"map": "AP", "mrr": "RR", "hit": "Success", "hitratio": "Success", "hitrate": "Success"}

@@ -92,12 +92,11 @@ def _columns(documents: _Documents, settings: Settings) -> Iterator[ListValues]:
         for run_id in documents.run_ids:
             matrix, judged_to = documents.lists(run_id, depth)
             own_list = matrix, judged_to >= depth
-            for name, measure in FACT_MEASURES.items():
-                for ideal in settings.ideals if measure.uses_ideal else settings.ideals[:1]:
+            for name, (measure, uses_ideal) in FACT_MEASURES.items():
+                for ideal in settings.ideals if uses_ideal else settings.ideals[:1]:
                     base, is_whole = own_list if ideal == OWN_LIST else pool
-                    values = measure.function(FactLists(labels=matrix, ideal=base))
+                    values = measure(FactLists(labels=matrix, ideal=base))
                     for cutoff in settings.cutoffs_at(depth):
-                        known = is_whole if measure.uses_ideal else judged_to >= cutoff
-                        shown = ideal if measure.uses_ideal else ANY
+                        known, shown = (is_whole, ideal) if uses_ideal else (judged_to >= cutoff, ANY)
                         column = np.where(known, values[:, cutoff - 1], np.nan)
                         yield (run_id, depth, name, cutoff, shown), column

@@ -153,7 +153,7 @@ def _scored(
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the lists with the columns reader, score and value, and notes; an output is scored once a question."""
     from erag_ray.labels.end_to_end import list_responses
-    from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
+    from erag_ray.labels.judgements import check_scores, score_notes, scoring_of
 
     scoring = scoring_of(finished.judgements)
     answers = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)

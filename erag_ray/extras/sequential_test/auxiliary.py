@@ -16,8 +16,7 @@ from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.inputs.settings import SAME_READER
 from erag_ray.labels.document_labels import label_by_reader
-from erag_ray.labels.judgements import judge_outputs
-from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.labels.judgements import check_scores, judge_outputs, scoring_of
 from erag_ray.support.logs import say
 
 STAGE = "settle_auxiliary"

@@ -20,8 +20,7 @@ from erag_ray.inference.planning.plan import plan_lists
 from erag_ray.inference.stage import readers_session, run_stage
 from erag_ray.inputs.evidence import Inputs, evidence_of
 from erag_ray.labels.document_labels import label_by_reader
-from erag_ray.labels.judgements import judge_outputs
-from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.labels.judgements import check_scores, judge_outputs, scoring_of
 from erag_ray.measures.scores import score_sign
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.store.schemas import table_schema

@@ -8,17 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from erag_ray.measures.scores.base import Score, best_over_gold_answers, multiset_f1
 from erag_ray.measures.scores.normalization import ENGLISH, LANGUAGES, form_of
-
-
-class Comparison(NamedTuple):
-    """How a score compares the form of an output with that of a gold answer."""
-
-    compare: Callable[[str, str], float]
-    binary: bool
 
 
 def _contains(form: str, gold: str) -> float:
@@ -38,13 +30,14 @@ def _char_f1(form: str, gold: str) -> float:
     return multiset_f1(form.replace(" ", ""), gold.replace(" ", ""))
 
 
-COMPARISONS = {
-    "exact_match": Comparison(lambda form, gold: float(bool(gold) and form == gold), binary=True),
-    "token_f1": Comparison(lambda form, gold: multiset_f1(form.split(), gold.split()), binary=False),
-    "match": Comparison(_contains, binary=True),
-    "char_f1": Comparison(_char_f1, binary=False),
+COMPARISONS: dict[str, Callable[[str, str], float]] = {
+    "exact_match": lambda form, gold: float(bool(gold) and form == gold),
+    "token_f1": lambda form, gold: multiset_f1(form.split(), gold.split()),
+    "match": _contains,
+    "char_f1": _char_f1,
 }
-"""The scores that exist in other languages too; in English, exact_match and token_f1 are KILT's."""
+"""The scores that exist in other languages too -> how they compare the forms of an output and of a gold answer; in
+English, exact_match and token_f1 are KILT's."""
 SHORT_ANSWERS = ("exact_match", "match")
 """The scores, in any language, of questions with short answers, which annotators search for in passages."""
 
@@ -75,9 +68,9 @@ def language_score(name: str) -> Score:
         form = form_of(language or ENGLISH)
     except ValueError as error:
         raise ValueError(f"score {name!r}: {error}") from error
-    compare, binary = COMPARISONS[base]
+    compare = COMPARISONS[base]
 
     def function(output: str, answers: Sequence[str]) -> float:
         return best_over_gold_answers(lambda text, gold: compare(form(text), form(gold)), output, answers)
 
-    return Score(name=name, function=function, binary=binary, normalises=True, normalize=form)
+    return Score(name=name, function=function, binary=base in SHORT_ANSWERS, normalises=True, normalize=form)
