@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 import pytest
+from one_measure import compute
 from tiny import RunJob, Tiny, kilt_line, passage_line, trec_lines
 
 from erag_ray.annotators import ANNOTATORS, Annotator, Evidence
@@ -21,7 +22,7 @@ from erag_ray.extras.sequential_test.job import main
 from erag_ray.extras.sequential_test.stage import INTERIM_ANALYSES, settle
 from erag_ray.inference import actor
 from erag_ray.inputs.stage import prepare
-from erag_ray.measures.lists import compute, list_ideal
+from erag_ray.measures.lists import list_ideal
 from erag_ray.store.schemas import COSTS, REQUESTS
 from erag_ray.store.stages.lock import job_memory
 from erag_ray.store.tables import TableStore

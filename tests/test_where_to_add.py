@@ -23,7 +23,7 @@ import polars as pl
 
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.prompts.kinds.abstention import ABSTENTION
-from erag_ray.measures.lists import compute, list_ideal
+from erag_ray.measures.lists import compute_all, list_ideal
 from erag_ray.models import Response
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.every import ANALYSES, all_tables
@@ -33,7 +33,8 @@ from erag_ray.report.build import build_report
 from erag_ray.store.schemas import CORPUS, PROVENANCE
 from erag_ray.measures.scores import score_named
 
-assert compute("Worst", list_ideal([[1.0, 0.5], [0.0, 1.0]]), 2).tolist() == [0.5, 0.0]
+worst = compute_all(["Worst"], list_ideal([[1.0, 0.5], [0.0, 1.0]]), [2])["Worst", 2]
+assert worst.tolist() == [0.5, 0.0]
 
 assert score_named("starts_right").function("Ann Baker", ["Ann"]) == 1.0
 assert score_named("starts_right").function("It was Ann", ["Ann"]) == 0.0

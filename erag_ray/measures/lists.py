@@ -36,8 +36,7 @@ class Lists:
     """Labels of many ranked lists, all cut at one depth.
 
     Raises:
-        ValueError: a label is not finite or is behind the end of its list; a base is negative, not in descending
-            order, or sums to less than its list.
+        ValueError: a label is not finite, as user code may give it.
     """
 
     labels: Floats
@@ -51,15 +50,6 @@ class Lists:
     def __post_init__(self) -> None:
         if not np.isfinite(self.labels).all():
             raise ValueError("labels must be finite")
-        if not (np.isfinite(self.ideal) & (self.ideal >= 0)).all():
-            raise ValueError("ideal must be finite and at least 0")
-        if (self.labels * (np.arange(self.depth) >= self.lengths[:, None])).any():
-            raise ValueError("labels behind the end of a list must be 0")
-        if (np.diff(self.ideal, axis=1) > 0).any():
-            raise ValueError("ideal must be in descending order in each row")
-        smaller = self.ideal_sums[:, 0] < self.labels.sum(axis=1) - 1e-9
-        if smaller.any():
-            raise ValueError(f"the base of list {np.argmax(smaller)} holds less than the list itself")
 
     @cached_property
     def sums(self) -> Floats:
@@ -78,14 +68,8 @@ class Lists:
 
 
 def pad(values: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Floats:
-    """Return concatenated rows as [num_rows, width], each row cut at the width or padded with 0.
-
-    Raises:
-        ValueError: the lengths do not add up to the number of values.
-    """
+    """Return concatenated rows as [num_rows, width], each row cut at the width or padded with 0."""
     flat, sizes = np.asarray(values, dtype=np.float64), np.asarray(lengths, dtype=np.int64)
-    if sizes.sum() != len(flat):
-        raise ValueError(f"the lengths add up to {sizes.sum()}, but there are {len(flat)} values")
     rows = np.repeat(np.arange(len(sizes)), sizes)
     columns = np.arange(len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     result = np.zeros((len(sizes), width))
@@ -186,36 +170,22 @@ class Measure:
         return self.takes == BINARY
 
 
-def compute(name: str, lists: Lists, cutoff: int, threshold: float | None = None) -> Floats:
-    """Compute one measure at one cut-off: [num_lists]. See `compute_all`."""
-    return compute_all([name], lists, [cutoff], threshold)[name, cutoff]
-
-
 def compute_all(
-    names: Collection[str],
-    lists: Lists,
-    cutoffs: Collection[int],
-    threshold: float | None = None,
-    kind: Kind | None = None,
+    names: Collection[str], lists: Lists, cutoffs: Collection[int], threshold: float | None = None
 ) -> dict[tuple[str, int], Floats]:
     """Compute several measures at several cut-offs: (name, cutoff) -> [num_lists].
 
     Args:
-        names: keys of `MEASURES`, aliases (`canonical_name`), or ``package.module:name`` of a `Measure`.
+        names: keys of `MEASURES`, aliases (`canonical_name`), or ``package.module:name`` of a `Measure`; defined for
+            labels of this kind (`check_measures`).
         lists: the ranked lists.
         cutoffs: each 1..depth.
         threshold: for measures that need binary labels: label >= threshold is relevant, in the lists and in the base.
             If set it is always applied; it is never inferred from the labels.
-        kind: the declared kind of the labels (None: inferred from their values).
 
     Raises:
-        ValueError: an unknown measure, a cut-off outside 1..depth, a threshold that is not above 0, or graded labels
-            without a threshold for a measure that needs binary ones.
+        ValueError: an unknown measure.
     """
-    for cutoff in cutoffs:
-        if not 1 <= cutoff <= lists.depth:
-            raise ValueError(f"cutoff {cutoff} is outside 1..{lists.depth}, the depth of the lists")
-    check_measures(names, kind or _kind(lists, threshold), threshold)
     thresholded = lists
     if threshold is not None:
         labels, ideal = ((part >= threshold).astype(np.float64) for part in (lists.labels, lists.ideal))
@@ -235,7 +205,7 @@ def compute_all(
 
 
 def check_measures(names: Collection[str], kind: Kind, threshold: float | None = None) -> None:
-    """Check names and threshold as `compute` does, before any reader runs.
+    """Check names and threshold, before any reader runs.
 
     Raises:
         ValueError: an unknown measure; a threshold that is not above 0, or above 1 on binary labels; graded labels
@@ -282,14 +252,6 @@ def canonical_name(name: str) -> str:
 def _find(name: str) -> Measure:
     arguments = 'uses_ideal=False, takes=frozenset({"binary"})'
     return find_instance("measure", canonical_name(name), MEASURES, Measure, arguments)
-
-
-def _kind(lists: Lists, threshold: float | None) -> Kind:
-    """Infer the kind of labels; a threshold declares them graded, even if all of them are 0 or 1."""
-    if (lists.labels < 0).any():
-        return "signed"
-    values = np.concatenate([lists.labels, lists.ideal], axis=None)
-    return "binary" if threshold is None and bool(((values == 0) | (values == 1)).all()) else "graded"
 
 
 BINARY: frozenset[Kind] = frozenset({"binary"})

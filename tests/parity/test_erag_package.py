@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from one_measure import compute
 
-from erag_ray.measures.lists import compute, list_ideal, pad
+from erag_ray.measures.lists import list_ideal, pad
 
 erag = pytest.importorskip("erag", reason="needs the reference: pip install --no-deps erag==0.0.1")
 pytestmark = pytest.mark.parity

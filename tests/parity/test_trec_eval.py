@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from one_measure import compute
 
-from erag_ray.measures.lists import Lists, compute, compute_all, pad
+from erag_ray.measures.lists import Lists, compute_all, pad
 
 pytrec_eval = pytest.importorskip("pytrec_eval", reason="the trec_eval parity tests need pytrec_eval-terrier")
 pytestmark = pytest.mark.parity

@@ -238,7 +238,7 @@ def test_udcg_of_the_worked_lists(weight: float, tolerance: float) -> None:
         [(1 - p) * (1.0 if rank < num_relevant else weight) for rank, p in enumerate(abstains)]
         for num_relevant, abstains in UDCG_LISTS
     ]
-    values = compute_all(["UDCG"], list_ideal(np.array(labels)), [5], kind="signed")["UDCG", 5]
+    values = compute_all(["UDCG"], list_ideal(np.array(labels)), [5])["UDCG", 5]
     assert values == CLOSE(UDCG_VALUES, abs=tolerance)
     if weight == IRRELEVANT_WEIGHT:
         assert values == CLOSE([0.5553370029055983, 0.5500919080793032, 0.48368477588790226], abs=1e-15)

@@ -129,7 +129,7 @@ def _of_run(
             assert pool is not None
             base, whole = Lists(labels=labels, lengths=lengths, ideal=pool[0]), pool[1]
         chosen = [name for name in group.measures if ideal == settings.ideals[0] or uses_ideal(name)]
-        values_of = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
+        values_of = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold)
         for (name, cutoff), values in values_of.items():
             # without an ideal only the documents down to the cut-off matter
             known, shown = (whole, ideal) if uses_ideal(name) else (judged_to >= cutoff, ANY)
