@@ -19,7 +19,8 @@ from collections import Counter
 import numpy as np
 from scipy import stats
 
-from erag_ray.extras.gate.decide import Rule, decide
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.gate.decide import decide
 
 SIZES = (50, 200, 600)
 CORRELATIONS = (0.3, 0.8, 0.98)
@@ -32,7 +33,7 @@ NUM_SETS = 3000
 def verdict(count: int, won: int, lost: int) -> str:
     """The gate's verdict on so many questions, some of them won and some lost: their order plays no role."""
     differences = np.repeat([1.0, -1.0, 0.0], [won, lost, count - won - lost])
-    return decide({"all": differences}, Rule(margin=MARGIN))["all"].verdict
+    return decide({"all": differences}, GateConfig(margin=MARGIN))["all"].verdict
 
 
 def shares_that_differ(correlation: float, difference: float) -> tuple[float, float]:

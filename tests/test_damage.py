@@ -19,7 +19,7 @@ from given_results import RESULTS
 from tiny import RunJob, Tiny, assert_same, results, table
 
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.extras.train.data.mapped import write_mapped
+from erag_ray.extras.train.data.examples import write_mapped
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import Attempt, Note
 from erag_ray.inference.planning.plan import plan_stage

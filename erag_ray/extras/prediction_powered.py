@@ -86,10 +86,10 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
         num_questions: their number; a question without documents has the value 0.
 
     Raises:
-        ValueError: arrays of unequal length; a label that was read and is not within the bounds; an auxiliary label
-            that is not finite; a document with a weight that cannot be read.
+        ValueError: an auxiliary label is not finite, as user code may give it.
     """
-    _check(sample)
+    if not np.isfinite(sample.auxiliary).all():
+        raise ValueError("auxiliary labels must be finite")
     inverse = np.divide(1.0, sample.probabilities, out=np.zeros(len(sample.weights)), where=sample.is_read)
     labels = np.where(sample.is_read, sample.labels, 0.0)
     # [num_documents, 2]: 1, and the auxiliary label minus its mean, in units of its range; 0 if constant
@@ -137,18 +137,6 @@ def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
     values = powered_values(sample, count)
     # of exactly these, a line is fitted for the questions that were not read, and none for those that were
     return values if len(read) != MIN_READ else replace(values, values=values.from_labels)
-
-
-def _check(sample: LabelSample) -> None:
-    columns = [column for column in vars(sample).values() if column is not sample.bounds]
-    if len({len(column) for column in columns}) != 1:
-        raise ValueError("the arrays of a sample must have one entry for each document")
-    read, (low, high) = sample.labels[sample.is_read], sample.bounds
-    if not ((read >= low) & (read <= high)).all() or not np.isfinite(sample.auxiliary).all():
-        text = f"labels that were read must be within [{low:g}, {high:g}], and auxiliary labels finite"
-        raise ValueError(text)
-    if ((sample.probabilities <= 0) & ((sample.weights != 0) | sample.is_read)).any():
-        raise ValueError("a document with a weight needs a probability above 0, or the estimate is biased")
 
 
 def _by_question(sample: LabelSample, values: Floats, num_questions: int) -> Floats:

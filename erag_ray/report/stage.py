@@ -41,7 +41,7 @@ def report(config: ReportConfig, console: rich.console.Console) -> None:
         folder = Folder(config.out)
         folder.write_bytes(markdown(built, location=REST).encode(), "report.md")
         write_page(folder, built, questions, single_file=config.report.single_file)
-    print_report(built, console, locations=_locations(config.out), verbose=config.verbose)
+    print_report(built, console, locations=locations(config.out), verbose=config.verbose)
     if built.failures:
         raise JobError(f"the report lacks what failed: {'; '.join(built.failures)}")
 
@@ -49,10 +49,11 @@ def report(config: ReportConfig, console: rich.console.Console) -> None:
 def print_again(config: ReportConfig, console: rich.console.Console) -> None:
     """Print the verdict and the locations of a report that is written already."""
     built = build_report(load(config.out))
-    print_report(built, console, locations=_locations(config.out), verbose=config.verbose)
+    print_report(built, console, locations=locations(config.out), verbose=config.verbose)
 
 
-def _locations(out: str) -> list[str]:
+def locations(out: str) -> list[str]:
+    """Return the lines that name the page and the Markdown report of a job."""
     folder = Folder(out).address.rstrip("/")
     return [f"Page: {folder}/{FOLDER}/index.html", f"Report: {folder}/report.md"]
 

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from erag_ray.extras.gate.decide import MIN_QUESTIONS, Rule, bounds, decide, overall
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.gate.decide import MIN_QUESTIONS, bounds, decide, overall
 from erag_ray.measures.agreement import paired_test
 
-RULE = Rule()
+RULE = GateConfig()
 Floats = npt.NDArray[np.float64]
 
 
@@ -23,7 +24,7 @@ def binary(won: int, lost: int, same: int) -> Floats:
     return np.repeat([1.0, -1.0, 0.0], [won, lost, same])
 
 
-def verdict(values: Floats, rule: Rule = RULE) -> str:
+def verdict(values: Floats, rule: GateConfig = RULE) -> str:
     return decide({"d": values}, rule)["d"].verdict
 
 
@@ -61,7 +62,7 @@ def test_verdicts(values: Floats, expected: str) -> None:
 
 def test_a_pass_takes_a_bound_above_the_margin_not_at_it_and_more_than_a_handful_of_questions() -> None:
     for margin in (0.0, 0.1):
-        assert verdict(np.full(50, -margin), Rule(margin=margin)) == "not settled"
+        assert verdict(np.full(50, -margin), GateConfig(margin=margin)) == "not settled"
     # the true loss may be 30 % where 10 of 10 questions are equal
     assert bounds(np.zeros(10), RULE).low == pytest.approx(-(1 - 0.05**0.1))
     assert bounds(np.zeros(9), RULE).low is None
@@ -74,7 +75,7 @@ def test_a_larger_margin_never_makes_a_verdict_worse(
     won: int, lost: int, same: int, a: float, b: float
 ) -> None:
     order = ["failed", "not settled", "passed"]
-    verdicts = [verdict(binary(won, lost, same), Rule(margin=m)) for m in sorted((a, b))]
+    verdicts = [verdict(binary(won, lost, same), GateConfig(margin=m)) for m in sorted((a, b))]
     assert order.index(verdicts[0]) <= order.index(verdicts[1])
 
 
@@ -143,4 +144,4 @@ def test_twice_as_many_questions_of_the_same_kind_settle_it(won: int, lost: int,
 def test_few_differing_questions_need_more_and_a_difference_of_exactly_the_margin_any_number() -> None:
     assert bounds(binary(0, 4, 196), RULE).num_needed is None
     assert bounds(np.zeros(50), RULE).num_needed == 150
-    assert bounds(np.zeros(50), Rule(margin=0.0)).num_needed is None
+    assert bounds(np.zeros(50), GateConfig(margin=0.0)).num_needed is None

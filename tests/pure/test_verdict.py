@@ -26,7 +26,8 @@ from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.parts.formats import counted, number, rows_of_text, text_of
 from erag_ray.analyses.parts.model import Column, DatasetVerdict, Format, Value, Verdict
 from erag_ray.analyses.parts.shapes import tables_of as tables_of_report
-from erag_ray.extras.gate.decide import Rule, decide
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.gate.decide import decide
 from erag_ray.extras.sequential_test.looks import critical_values, look
 from erag_ray.measures.agreement import paired_test, round_up
 from erag_ray.measures.scores import SCORES, Score
@@ -518,7 +519,9 @@ def test_verdict_gate_sequential_test_and_page_do_not_contradict_each_other(
             assert (one.low > 0 or one.high < 0) == one.is_significant
         is_better = one.is_significant and one.points > 0
         # the gate, with the other run as its baseline: the first is no worse, and the other one no better
-        forward, backward = (decide({"d": sign * values}, Rule(margin=0.0))["d"].verdict for sign in (1, -1))
+        forward, backward = (
+            decide({"d": sign * values}, GateConfig(margin=0.0))["d"].verdict for sign in (1, -1)
+        )
         assert not (is_better and forward == "failed")
         assert not (is_better and backward == "passed")
         if len(values) >= 2:

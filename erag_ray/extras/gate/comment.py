@@ -15,7 +15,8 @@ from erag_ray.analyses.parts.model import DatasetVerdict, Finding, Format, Repor
 from erag_ray.analyses.parts.model import Verdict as ReportVerdict
 from erag_ray.analyses.parts.shapes import Row, estimate, field, listing, name_field, rows_of
 from erag_ray.extras.gate.changes import Difference
-from erag_ray.extras.gate.decide import Decision, Rule, Verdict
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.gate.decide import Decision, Verdict
 from erag_ray.extras.gate.side import Side
 from erag_ray.report.markdown import markdown
 from erag_ray.store.schemas import LIST_OUTPUTS
@@ -34,15 +35,13 @@ class Comparison:
     baseline: Side
     candidate: Side
     depth: int
-    rule: Rule
+    config: GateConfig
     pairs: pl.DataFrame
     """query_id, dataset, score, question, answers, baseline, candidate, difference: questions that both have judged."""
     num_unjudged: int
     """Questions without an end-to-end score in one of the two; they are left out."""
-    auxiliary: str | None = None
-    """The annotator whose labels predict differences of these instead of that."""
     num_predicted: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Dataset -> questions whose difference is predicted; only of datasets with predictions."""
+    """Dataset -> questions whose difference is predicted, instead of left out; only of datasets with predictions."""
     changes: Sequence[Difference]
     decisions: Mapping[str, Decision]
     """By dataset."""
@@ -81,7 +80,7 @@ def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerd
     interval = "" if one.low is None else f" [{change(one.low)}, {change(one.high)}]"
     answer = (
         f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference "
-        f"{change(one.difference)}{interval}, margin {number(comparison.rule.margin, drop_zero=True)}"
+        f"{change(one.difference)}{interval}, margin {number(comparison.config.margin, drop_zero=True)}"
     )
     findings = [Finding(topic="certainty", text=_needed(one))] if one.verdict == "not settled" else []
     return DatasetVerdict(dataset=name, answer=answer, findings=tuple(findings))
@@ -108,7 +107,7 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
     num_predicted = sum(comparison.num_predicted.values())
     if num_predicted:
         count = f"{num_predicted:,} of {comparison.num_unjudged + comparison.pairs.height:,}"
-        text = f"questions without a score in one of the two, predicted from {comparison.auxiliary}: {count}"
+        text = f"questions without a score in one of the two, predicted from {comparison.config.auxiliary}: {count}"
         yield Finding(topic="certainty", text=text)
     if num_left_out := comparison.num_unjudged - num_predicted:
         text = f"questions without a score in one of the two, left out: {num_left_out:,}"
@@ -123,9 +122,9 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
 def _how(comparison: Comparison) -> str:
     """Return how the verdicts follow from the bounds."""
     text = (
-        f"Passed: the lower bound of the difference is above -{comparison.rule.margin:g}. "
+        f"Passed: the lower bound of the difference is above -{comparison.config.margin:g}. "
         f"Failed: the upper bound is below it. "
-        f"Each bound holds with {100 * comparison.rule.confidence:g} % (one-sided, paired over questions)."
+        f"Each bound holds with {100 * comparison.config.confidence:g} % (one-sided, paired over questions)."
     )
     if comparison.num_predicted:
         text += " Baseline and candidate are means of the answered questions, the difference is that of all."

@@ -15,13 +15,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement import (
-    TIE_DIGITS,
-    PairedTest,
-    holm,
-    paired_test,
-    round_up,
-)
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.measures.agreement import TIE_DIGITS, PairedTest, holm, paired_test, round_up
 
 Floats = npt.NDArray[np.float64]
 Verdict = Literal["passed", "failed", "not settled"]
@@ -32,23 +27,15 @@ LEAST_P = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
-    """How a comparison is decided; see `GateConfig`."""
-
-    margin: float = 0.02
-    confidence: float = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
 class Decision:
     """The mean difference of one dataset, its one-sided bounds, the p-values of both tests, and what follows."""
 
     num_questions: int
     difference: float
     low: float | None
-    """The mean is above this with the rule's confidence; None: too few questions."""
+    """The mean is above this with the config's confidence; None: too few questions."""
     high: float | None
-    """The mean is below this with the rule's confidence."""
+    """The mean is below this with the config's confidence."""
     p_passed: float
     """Of "the true difference is above -margin"."""
     p_failed: float
@@ -59,27 +46,27 @@ class Decision:
     """Corrected for the number of datasets."""
 
 
-def bounds(values: Floats, rule: Rule, tested: Floats | None = None) -> Decision:
+def bounds(values: Floats, config: GateConfig, tested: Floats | None = None) -> Decision:
     """Return the mean of paired differences with its bounds, before any verdict.
 
     Args:
         values: [num_questions] from `paired_differences`, without NaN, at least one.
-        rule: margin and confidence.
+        config: its margin and confidence.
         tested: estimates of all questions, where the values are those of a sample, or the differences of clusters
             (None: the values themselves).
     """
     column = values if tested is None else tested
     # the ends of a 90 % interval are one-sided bounds of 95 %
-    low, high = paired_test(column).interval(2 * (1 - rule.confidence))
+    low, high = paired_test(column).interval(2 * (1 - config.confidence))
     is_enough = len(values) >= MIN_QUESTIONS
     return Decision(
         num_questions=len(values),
         difference=float(column.mean()),
         low=low if is_enough else None,
         high=high if is_enough else None,
-        p_passed=p_above(paired_test(column), -rule.margin) if is_enough else 1.0,
-        p_failed=p_above(paired_test(-column), rule.margin) if is_enough else 1.0,
-        num_needed=_needed(values, column, rule),
+        p_passed=p_above(paired_test(column), -config.margin) if is_enough else 1.0,
+        p_failed=p_above(paired_test(-column), config.margin) if is_enough else 1.0,
+        num_needed=_needed(values, column, config),
     )
 
 
@@ -94,7 +81,7 @@ def p_above(test: PairedTest, value: float) -> float:
     return math.exp(high)
 
 
-def _needed(values: Floats, tested: Floats, rule: Rule) -> int | None:
+def _needed(values: Floats, tested: Floats, config: GateConfig) -> int | None:
     """Return the number of questions that tells the mean from -margin, one-sided; None if it is -margin.
 
     Of a sample, it is the number to be answered, of as many more questions in all.
@@ -103,15 +90,15 @@ def _needed(values: Floats, tested: Floats, rule: Rule) -> int | None:
     margin.
     """
     share = len(values) / len(tested)
-    needed = paired_test(tested).num_needed(2 * (1 - rule.confidence), -rule.margin)
-    if not tested.any() and rule.margin:
-        needed = math.ceil(math.log(1 - rule.confidence) / math.log1p(-rule.margin))
+    needed = paired_test(tested).num_needed(2 * (1 - config.confidence), -config.margin)
+    if not tested.any() and config.margin:
+        needed = math.ceil(math.log(1 - config.confidence) / math.log1p(-config.margin))
         share = max(1.0, share)
     return needed and max(round_up(needed * share), MIN_QUESTIONS, len(values) + 1)
 
 
 def decide(
-    differences: Mapping[str, Floats], rule: Rule, tested: Mapping[str, Floats] | None = None
+    differences: Mapping[str, Floats], config: GateConfig, tested: Mapping[str, Floats] | None = None
 ) -> dict[str, Decision]:
     """Decide each of several datasets.
 
@@ -120,25 +107,27 @@ def decide(
 
     Args:
         differences: dataset -> paired differences without NaN, at least one.
-        rule: as for `bounds`.
+        config: as for `bounds`.
         tested: dataset -> as for `bounds`.
     """
     known = tested or {}
-    by_dataset = {name: bounds(values, rule, known.get(name)) for name, values in differences.items()}
+    by_dataset = {name: bounds(values, config, known.get(name)) for name, values in differences.items()}
     passed = holm(np.array([one.p_passed for one in by_dataset.values()]))
     failed = holm(np.array([one.p_failed for one in by_dataset.values()]))
     return {
-        name: replace(one, verdict=_verdict(one, rule, len(by_dataset), p_passed, p_failed))
+        name: replace(one, verdict=_verdict(one, config, len(by_dataset), p_passed, p_failed))
         for (name, one), p_passed, p_failed in zip(by_dataset.items(), passed, failed, strict=True)
     }
 
 
-def _verdict(one: Decision, rule: Rule, num_datasets: int, p_passed: float, p_failed: float) -> Verdict:
+def _verdict(
+    one: Decision, config: GateConfig, num_datasets: int, p_passed: float, p_failed: float
+) -> Verdict:
     # one dataset is decided by its bounds
-    alpha = 1.0 if num_datasets == 1 else 1 - rule.confidence
-    if one.low is not None and _above(one.low, -rule.margin) and p_passed <= alpha:
+    alpha = 1.0 if num_datasets == 1 else 1 - config.confidence
+    if one.low is not None and _above(one.low, -config.margin) and p_passed <= alpha:
         return "passed"
-    if one.high is not None and _above(-rule.margin, one.high) and p_failed <= alpha:
+    if one.high is not None and _above(-config.margin, one.high) and p_failed <= alpha:
         return "failed"
     return "not settled"
 

@@ -12,7 +12,7 @@ from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.extras.gate.changes import SEEN_BY_READER, check_same, differences, refuse
 from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
 from erag_ray.extras.gate.config import GateConfig
-from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
+from erag_ray.extras.gate.decide import Floats, decide, overall
 from erag_ray.extras.gate.side import Side, load_side
 from erag_ray.extras.prediction_powered import estimate_all
 from erag_ray.measures.agreement import by_cluster, paired_differences
@@ -67,12 +67,11 @@ def compare(config: GateConfig) -> Comparison:
         where = ", ".join(missing) or "either side"
         text = f"no question of {where} has a score in both with {counted(depth, 'document')}"
         raise InputError([f"candidate: {text}. Run erag-ray compare with retry_failed: true"])
-    rule = Rule(margin=config.margin, confidence=config.confidence)
     estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
     parts = {str(name): part for (name,), part in judged.group_by("dataset", maintain_order=True)}
     decisions = decide(
         {name: part["difference"].to_numpy() for name, part in parts.items()},
-        rule,
+        config,
         {name: _tested(estimates.get(name, part)) for name, part in parts.items()},
     )
     # of a sample of the questions (reader_queries), those that the reader was asked on at least one side
@@ -85,10 +84,9 @@ def compare(config: GateConfig) -> Comparison:
         baseline=baseline,
         candidate=candidate,
         depth=depth,
-        rule=rule,
+        config=config,
         pairs=judged,
         num_unjudged=pairs.height - judged.height,
-        auxiliary=config.auxiliary,
         num_predicted={name: part.height - decisions[name].num_questions for name, part in estimates.items()},
         changes=changes,
         decisions=decisions,

@@ -34,7 +34,8 @@ from erag_ray.report.build import build_report
 from erag_ray.report.console import print_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
-from erag_ray.report.page.write import FOLDER, write_page
+from erag_ray.report.page.write import write_page
+from erag_ray.report.stage import locations
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CLUSTERS, COSTS, QUERIES, UTILITY, TableSchema
 from erag_ray.store.tables import TableStore
@@ -64,10 +65,7 @@ def compare_readers(config: ReadersConfig, console: rich.console.Console) -> Non
     folder = Folder(config.out)
     folder.write_bytes(markdown(built).encode(), "report.md")
     write_page(folder, built, single_file=config.report.single_file)
-    address = folder.address.rstrip("/")
-    print_report(
-        built, console, locations=[f"Page: {address}/{FOLDER}/index.html", f"Report: {address}/report.md"]
-    )
+    print_report(built, console, locations=locations(config.out))
 
 
 def _tables(config: ReadersConfig) -> dict[TableSchema, list[Row]]:

@@ -18,11 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def random_numbers(query_ids: Sequence[str], doc_ids: Sequence[str], seed: int = 0) -> Floats:
-    """A number in [0, 1) for each pair, by a stable hash: [num_pairs], the same on every machine and in every job.
-
-    Raises:
-        ValueError: not as many documents as queries.
-    """
+    """A number in [0, 1) for each pair, by a stable hash: [num_pairs], the same on every machine and in every job."""
     numbers = [
         # the length keeps ("a:b", "c") and ("a", "b:c") apart
         xxhash.xxh3_64_intdigest(f"{seed}:{len(query_id)}:{query_id}:{doc_id}".encode()) >> 11
@@ -35,21 +31,14 @@ def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
     """Inclusion probabilities in proportion to the weights, at most 1, that add up to the budget.
 
     Args:
-        weights: [num_pairs], from `importance`; a document with weight 0 is never read.
+        weights: [num_pairs], from `importance`, not all 0; a document with weight 0 is never read.
         budget: how many readings are expected, above 0 and at most num_pairs. Where fewer documents than that have a
             weight, all of those are read.
 
     Returns:
         [num_pairs]; none falls when the budget grows.
-
-    Raises:
-        ValueError: weights that are negative, not finite or all 0; a budget that cannot be.
     """
     values = np.asarray(weights, np.float64)
-    if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
-        raise ValueError("weights must be one row of finite numbers, at least 0 and not all 0")
-    if not 0 < budget <= len(values):
-        raise ValueError(f"budget {budget} is not above 0 and at most {len(values)}, the number of pairs")
     descending = np.sort(values[values > 0])[::-1]
     if budget >= len(descending):
         return (values > 0).astype(np.float64)
@@ -67,13 +56,8 @@ def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
         measure: a key of `RANK_WEIGHTS`.
         ranks: [num_pairs, num_runs], from 1; 0 where a run's list lacks the document.
         cutoff: the measure's; a document behind it weighs nothing.
-
-    Raises:
-        ValueError: ranks or a cut-off that cannot be.
     """
     positions = np.asarray(ranks, np.int64)
-    if positions.ndim != 2 or (positions < 0).any() or cutoff < 1:
-        raise ValueError("ranks must be [num_pairs, num_runs], at least 0, and the cutoff at least 1")
     table = np.concatenate([[0.0], RANK_WEIGHTS[measure](cutoff)])
     return np.asarray(table[np.where(positions <= cutoff, positions, 0)])
 

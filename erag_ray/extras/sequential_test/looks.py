@@ -64,14 +64,8 @@ def look(
         differs: [..., num_queries], the queries that count for `MIN_DIFFERENT` (None: those whose value is not 0).
         clusters: [at least num_queries], whose spread and number count, as one looks after whole ones (None: each
             query by itself).
-
-    Raises:
-        ValueError: fewer than 2 queries, counts that do not ascend or go beyond the queries, a value not finite.
     """
     differences, ends = np.asarray(values, np.float64), np.asarray(counts, np.int64)
-    _check_counts(ends)
-    if not differences.ndim or ends[-1] > differences.shape[-1] or not np.isfinite(differences).all():
-        raise ValueError(f"there must be {ends[-1]} queries with finite differences, got {differences.shape}")
     means = np.cumsum(differences, axis=-1)[..., ends - 1] / ends
     is_different = differences != 0 if differs is None else np.asarray(differs, np.bool_)
     if clusters is None:
@@ -120,17 +114,10 @@ def critical_values(boundary: str, counts: Sequence[int], alpha: float) -> Float
 
     Args:
         boundary: a key of `BOUNDARIES`.
-        counts: after how many queries one looks, up to the last possible look.
-        alpha: how often any of the intervals may miss.
-
-    Raises:
-        ValueError: counts below 2 or not ascending; an alpha outside (0, 1).
+        counts: after how many queries one looks, as for `look`, up to the last possible look.
+        alpha: how often any of the intervals may miss, above 0 and below 1.
     """
-    ends = np.asarray(counts, np.int64)
-    _check_counts(ends)
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha {alpha} is outside (0, 1)")
-    return _critical(boundary, tuple(ends.tolist()), alpha).copy()
+    return _critical(boundary, tuple(counts), alpha)
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -177,11 +164,6 @@ def rejected(divisors: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     is_rejected = np.zeros(len(levels), np.bool_)
     is_rejected[order] = np.logical_and.accumulate(levels[order] >= np.arange(len(levels), 0, -1))
     return is_rejected
-
-
-def _check_counts(counts: npt.NDArray[np.int64]) -> None:
-    if counts.ndim != 1 or not len(counts) or counts[0] < 2 or (np.diff(counts) <= 0).any():
-        raise ValueError("looks must come after ascending numbers of queries, at least 2")
 
 
 def _mixture(counts: Floats, alpha: float) -> Floats:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
+import uuid
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -19,15 +21,15 @@ from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.predictions import resolve_pages
 from erag_ray.data.runs.texts import load_corpus
 from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
-from erag_ray.extras.train.data.mapped import open_mapped, write_mapped
 from erag_ray.extras.train.data.reading_comprehension import load_reading_comprehension
 from erag_ray.inputs.tables import check_inputs, gold_lists, resolve_gold
 from erag_ray.measures.scores import JUDGED, score_named
 from erag_ray.prompts.kinds.no_response import ABSTAINS
-from erag_ray.store.folder import Folder
-from erag_ray.store.schemas import CORPUS, table_schema
+from erag_ray.store.folder import Folder, replace_file
+from erag_ray.store.schemas import CORPUS, TableSchema, conform, table_schema
 from erag_ray.store.tables import TableStore, read_manifest
 from erag_ray.support.errors import InputError
+from erag_ray.support.ownership import UNFINISHED
 
 # passages and gold are row numbers of the examples' CORPUS, best first
 EXAMPLES = table_schema("examples", "query_id* dataset question answers score passages gold evidence")
@@ -242,3 +244,28 @@ def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diag
     if num_gold and without_gold:
         text = f"{name}: questions without a gold passage, which get their list only"
         diagnostics.warning(text, count=without_gold)
+
+
+# --- memory-mapped Arrow files, for random access from many processes of a machine ---
+
+
+def write_mapped(table: pa.Table | pl.DataFrame, schema: TableSchema, path: str | os.PathLike[str]) -> None:
+    """Write a table as one uncompressed Arrow file, atomically.
+
+    Raises:
+        ValueError: the table does not conform to the schema.
+    """
+    # one batch, so that access to a row needs no search
+    conformed = conform(table, schema).combine_chunks()
+    file = pathlib.Path(path)
+    unfinished = file.parent / UNFINISHED / f"{file.name}-{uuid.uuid4().hex[:8]}"
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    Folder(str(file.parent)).record(file.name)
+    with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_file(sink, schema.columns) as writer:
+        writer.write_table(conformed)
+    replace_file(unfinished, file)
+    Folder(str(file.parent)).prune(UNFINISHED)
+
+
+def open_mapped(path: str | os.PathLike[str]) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
