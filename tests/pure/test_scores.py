@@ -128,7 +128,9 @@ def test_rouge_l_kilt_of_a_text_that_exhausts_the_recursion_limit() -> None:
     output = " ".join(f"w{i}" for i in range(num_words))
     with pytest.raises(RecursionError):
         scores.kilt._ROUGE.get_scores(output, "w0")
+    limit = sys.getrecursionlimit()
     assert scores.rouge_l_kilt(output, ["w0"]) == pytest.approx(2 / (num_words + 1), abs=1e-7)
+    assert sys.getrecursionlimit() == limit
 
 
 # --- all scores ---

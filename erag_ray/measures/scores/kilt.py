@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 from rouge import Rouge
@@ -44,58 +44,21 @@ def rouge_l_kilt(output: str, answers: Sequence[str]) -> float:
 
     Case and punctuation count, repeated words do not, and a perfect match is 0.999999995 (the package adds 1e-8 to a
     denominator), so it is never binary. A text without a sentence ("." or "...") scores 0 against anything, where KILT
-    stops with an error. On long texts the package exceeds Python's recursion limit, at a length that depends on the
-    depth of the call stack; then a loop computes the same value.
+    stops with an error. The package recurses once for each word, so that the recursion limit grows with long texts.
     """
     return best_over_gold_answers(_summary_rouge_l, output, answers)
 
 
 def _summary_rouge_l(output: str, gold: str) -> float:
+    limit = sys.getrecursionlimit()
+    # calls of Python take no room of the C stack
+    sys.setrecursionlimit(limit + len(output.split()) + len(gold.split()))
     try:
         return float(_ROUGE.get_scores(output, gold)[0]["rouge-l"]["f"])
-    except RecursionError:
-        return _summary_rouge_l_by_loop(output, gold)
     except ValueError:  # raised by the package for a text without a sentence
         return 0.0
-
-
-def _summary_rouge_l_by_loop(output: str, gold: str) -> float:
-    """Return the value of the package ``rouge`` 1.0.1 for texts with at least one sentence, without recursion.
-
-    The words of the longest common subsequences of all pairs of sentences form a set, and its size is divided by the
-    number of distinct words of either side (Lin, 2004, section 3.2, on sets).
-    """
-    sentences, gold_sentences = _sentences(output), _sentences(gold)
-    pairs = product(gold_sentences, sentences)
-    num_common = len(set[str]().union(*(_common_subsequence(*pair) for pair in pairs)))
-    recall = num_common / len({word for sentence in gold_sentences for word in sentence})
-    precision = num_common / len({word for sentence in sentences for word in sentence})
-    return 2.0 * (precision * recall / (precision + recall + 1e-8))
-
-
-def _sentences(text: str) -> list[list[str]]:
-    # a sentence of spaces has one empty word, as in the package
-    return [sentence.split() or [""] for sentence in text.split(".") if sentence]
-
-
-def _common_subsequence(words: Sequence[str], others: Sequence[str]) -> set[str]:
-    """Return the words of a longest common subsequence; of several, the one that the package ``rouge`` finds."""
-    lengths = [[0] * (len(others) + 1)]
-    for word in words:
-        above, row = lengths[-1], [0]
-        for column, other in enumerate(others):
-            row.append(above[column] + 1 if word == other else max(above[column + 1], row[column]))
-        lengths.append(row)
-    common, i, j = set(), len(words), len(others)
-    while i and j:
-        if words[i - 1] == others[j - 1]:
-            i, j = i - 1, j - 1
-            common.add(words[i])
-        elif lengths[i - 1][j] > lengths[i][j - 1]:
-            i -= 1
-        else:
-            j -= 1
-    return common
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def rouge_l_google(output: str, answers: Sequence[str]) -> float:
