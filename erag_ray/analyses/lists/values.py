@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -50,40 +49,6 @@ def per_query_parts(
     Raises:
         ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
     """
-    for group in label_groups(labels, runs, eligible, queries, settings):
-        at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
-        of_facts: list[ListValues] = []
-        if annotator_named(group.names["annotator"]).uses_facts and fact_labels is not None:
-            of_group = fact_labels.filter(reader=group.names["reader"], score=group.names["score"])
-            of_facts = fact_columns(of_group, runs, group.queries, settings)
-        all_columns = itertools.chain(_columns(group, settings), of_facts)
-        while columns := list(itertools.islice(all_columns, at_a_time)):
-            yield _as_table(group, columns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelGroup:
-    """The labels of one annotator, by one reader and score, and what they are of."""
-
-    names: Mapping[str, str]
-    """Its reader, score and annotator."""
-    queries: pl.DataFrame
-    """QUERIES that it was asked about."""
-    kind: Kind
-    """What its labels are declared to be."""
-    measures: Sequence[str]
-    """Those that its labels allow."""
-    judged: Judged
-
-
-def label_groups(
-    labels: pl.DataFrame,
-    runs: pl.DataFrame,
-    eligible: Mapping[str, pl.DataFrame],
-    queries: pl.DataFrame,
-    settings: Settings,
-) -> Iterator[LabelGroup]:
-    """The labels of each annotator, on the documents of all runs; arguments and errors of `per_query_parts`."""
     cut = runs.filter(pl.col("rank") <= max(settings.depths))
     lists = cut.partition_by("run_id", as_dict=True, include_key=False)
     of_runs = {str(run_id): documents for (run_id,), documents in lists.items()}
@@ -91,36 +56,42 @@ def label_groups(
     parts = labels.partition_by(of_group, as_dict=True, include_key=False)
     named = [frame.with_columns(annotator=pl.lit(name)) for name, frame in eligible.items()]
     groups = pl.concat(named).partition_by(of_group, as_dict=True) if named else {}
-    for (reader, score, annotator), questions in sorted(groups.items()):
+    for key, questions in sorted(groups.items()):
+        reader, score, annotator = key
         wanted = queries.join(questions, on="query_id", how="semi", maintain_order="left")
-        group_labels = parts.get((reader, score, annotator), labels.clear())
         # by what the labels are declared to be: those at hand may happen to be all 0 or 1
         kinds = {kind_of_labels(annotator, score) for score in wanted["score"].unique()}
         kind: Kind = "graded" if len(kinds) > 1 else next(iter(kinds), "binary")
         measures = requested_measures(annotator, settings.measures, kind, settings.threshold)
         check_measures(measures, kind, settings.threshold)
-        yield LabelGroup(
-            names={"reader": reader, "score": score, "annotator": annotator},
-            queries=wanted,
-            kind=kind,
-            measures=measures,
-            judged=judged(of_runs, group_labels, wanted),
-        )
+        columns = _columns(judged(of_runs, parts.get(key, labels.clear()), wanted), measures, settings)
+        if annotator_named(annotator).uses_facts and fact_labels is not None:
+            of_facts = fact_labels.filter(reader=reader, score=score)
+            columns = itertools.chain(columns, fact_columns(of_facts, runs, wanted, settings))
+        at_a_time = max(1, ROWS_PER_PART // max(1, wanted.height))
+        while some := list(itertools.islice(columns, at_a_time)):
+            names = dict(zip(of_group, key, strict=True))
+            yield _as_table(some, wanted["query_id"], names)
 
 
-def _columns(group: LabelGroup, settings: Settings) -> Iterator[ListValues]:
-    run_ids = sorted(group.judged.documents)
+def _columns(labels: Judged, measures: Sequence[str], settings: Settings) -> Iterator[ListValues]:
+    run_ids = sorted(labels.documents)
     for depth in settings.depths:
-        pool = group.judged.pool(run_ids, depth) if POOL in settings.ideals else None
-        work = functools.partial(_of_run, group, depth, pool, settings)
+        pool = labels.pool(run_ids, depth) if POOL in settings.ideals else None
+        work = functools.partial(_of_run, labels, measures, depth, pool, settings)
         for run_columns in in_threads(work, run_ids):
             yield from run_columns
 
 
 def _of_run(
-    group: LabelGroup, depth: int, pool: tuple[Floats, Flags] | None, settings: Settings, run_id: str
+    judged: Judged,
+    measures: Sequence[str],
+    depth: int,
+    pool: tuple[Floats, Flags] | None,
+    settings: Settings,
+    run_id: str,
 ) -> list[ListValues]:
-    labels, lengths, judged_to = group.judged.matrix(run_id, depth)
+    labels, lengths, judged_to = judged.matrix(run_id, depth)
     columns: list[ListValues] = []
     for ideal in settings.ideals:
         if ideal == OWN_LIST:
@@ -128,7 +99,7 @@ def _of_run(
         else:
             assert pool is not None
             base, whole = Lists(labels=labels, lengths=lengths, ideal=pool[0]), pool[1]
-        chosen = [name for name in group.measures if ideal == settings.ideals[0] or uses_ideal(name)]
+        chosen = [name for name in measures if ideal == settings.ideals[0] or uses_ideal(name)]
         values_of = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold)
         for (name, cutoff), values in values_of.items():
             # without an ideal only the documents down to the cut-off matter
@@ -142,17 +113,16 @@ def uses_ideal(name: str) -> bool:
     return measure.uses_ideal
 
 
-def _as_table(group: LabelGroup, columns: Sequence[ListValues]) -> pl.DataFrame:
+def _as_table(columns: Sequence[ListValues], ids: pl.Series, constant: Mapping[str, str]) -> pl.DataFrame:
     """PER_QUERY of columns, one below the other."""
-    ids, height = group.queries["query_id"], group.queries.height
     schema = PER_QUERY.empty().select("run_id", "depth", "measure", "cutoff", "ideal").schema
     names = pl.DataFrame([name for name, _ in columns], schema=schema, orient="row")
-    rows = np.repeat(np.arange(len(columns)), height)
+    rows = np.repeat(np.arange(len(columns)), len(ids))
     values = np.concatenate([np.empty(0), *(column for _, column in columns)])
     table = names[rows].with_columns(
-        query_id=ids[np.tile(np.arange(height), len(columns))],
+        query_id=ids[np.tile(np.arange(len(ids)), len(columns))],
         value=pl.Series(values).fill_nan(None),
-        **{name: pl.lit(value) for name, value in group.names.items()},
+        **{name: pl.lit(value) for name, value in constant.items()},
     )
     return table.select(PER_QUERY.columns.names)
 
