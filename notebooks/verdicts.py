@@ -118,8 +118,8 @@ def results_of(answers: Answers) -> Results:
         num_permutations=2,
         seed=0,
     )
-    datasets = by_dataset([], utility.cast(schema).select(schema.names()), queries, settings)  # type: ignore[arg-type]
-    tables = {"means": means(datasets, settings), "comparisons": comparisons(datasets, settings)}
+    (dataset,) = by_dataset([], utility.cast(schema).select(schema.names()), queries, settings)  # type: ignore[arg-type]
+    tables = {"means": means(dataset, settings), "comparisons": comparisons(dataset, settings)}
     return Results(tables=tables, configs={"means": {"confidence": 1 - ALPHA}})
 
 

@@ -62,7 +62,7 @@ def compared(values: Values, **named: Sequence[str]) -> pl.DataFrame:
     """SLICE_COMPARISONS of eRAG's P."""
     lists, scores = tables_of(values, values)
     count = len(next(iter(values.values())))
-    whole = by_dataset([lists], scores, asked(count), settings_of())
+    (whole,) = by_dataset([lists], scores, asked(count), settings_of())
     return slice_comparisons(whole, slices_of(**named), settings_of()).filter(annotator="erag")
 
 
@@ -76,7 +76,7 @@ def test_values_come_in_the_order_of_numbers_then_texts_then_none() -> None:
     names = ["(none)", "10", "2", "nan", "bridge", "-1.5"]
     column = {"A": [1.0] * 6, "B": [0.0] * 6}
     lists, scores = tables_of(column, column)
-    whole = by_dataset([lists], scores, asked(6), settings_of())
+    (whole,) = by_dataset([lists], scores, asked(6), settings_of())
     found = slice_means(whole, slices_of(hops=names), settings_of())
     assert ",".join(found["value"].unique(maintain_order=True)) == "-1.5,2,10,bridge,nan,(none)"
 

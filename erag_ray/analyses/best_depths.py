@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -25,7 +25,7 @@ NO_GAIN = Value(reason="no depth serves better than the deepest lists")
 Row = tuple[object, ...]
 
 
-def best_depths(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+def best_depths(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
     """BEST_DEPTHS: how many documents serve the reader best in each run, of ties the fewest.
 
     ``difference`` is the mean utility at that depth minus the one at the deepest lists, paired over queries. Its
@@ -33,16 +33,15 @@ def best_depths(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     (Bonferroni). A score that is neither better nor worse with more has no best depth but the deepest.
     """
     rows: list[Row] = []
-    for columns in datasets:
-        _, ends = measured_and_used(columns.of_runs)
-        runs: dict[Row, dict[int, Floats]] = {}
-        for name, column in ends:
-            key = (name["reader"], name["score"], name["run_id"])
-            runs.setdefault(key, {})[int(str(name["depth"]))] = column
-        for run, utilities in runs.items():
-            level = (1 - settings.confidence) / (len(runs) * max(1, len(utilities) - 1))
-            sign = score_sign(str(run[1]))
-            rows.append((columns.dataset, *run, *_best_depth(utilities, sign, level, columns.draws.clusters)))
+    _, ends = measured_and_used(dataset.of_runs)
+    runs: dict[Row, dict[int, Floats]] = {}
+    for name, column in ends:
+        key = (name["reader"], name["score"], name["run_id"])
+        runs.setdefault(key, {})[int(str(name["depth"]))] = column
+    for run, utilities in runs.items():
+        level = (1 - settings.confidence) / (len(runs) * max(1, len(utilities) - 1))
+        sign = score_sign(str(run[1]))
+        rows.append((dataset.dataset, *run, *_best_depth(utilities, sign, level, dataset.draws.clusters)))
     return table_of(rows, BEST_DEPTHS)
 
 

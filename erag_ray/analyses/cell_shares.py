@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,13 @@ CELL_COLUMNS = {
 }
 
 
-def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def cell_shares(whole: DatasetColumns, slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """CELL_SHARES: the share of each cell and the two rates, with Wilson intervals; of all questions and by slice.
 
     Shares are over the questions that have a cell.
     """
     rows = [
         {"dataset": dataset.dataset, **name, "slice": slice, "value": value, **figures}
-        for whole in datasets
         for slice, value, dataset in [("", "", whole), *with_slices(whole, slices)]
         for name, column in of_measure(dataset, "cell")
         for figures in _shares(column, settings.confidence, dataset.draws.clusters)

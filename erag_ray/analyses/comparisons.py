@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -29,7 +29,7 @@ MAX_SHOWN = 20
 """With more runs, only pairs with the best run are shown."""
 
 
-def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+def comparisons(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
     """COMPARISONS of every two runs, by utility and by each measure of each annotator.
 
     p-values by `agreement.paired_test`, adjusted by Holm over all pairs of runs within one dataset and
@@ -38,7 +38,7 @@ def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     ``low`` and ``high`` agree with ``p_value``, ``low_adjusted`` and ``high_adjusted`` with ``p_adjusted``. Measures
     whose ideal is the run's own list are left out: they compare no runs.
     """
-    return paired.compare_runs([({}, dataset) for dataset in datasets], settings, COMPARISONS)
+    return paired.compare_runs([({}, dataset)], settings, COMPARISONS)
 
 
 def show(view: View) -> Iterator[Part]:

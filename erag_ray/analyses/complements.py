@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -40,7 +40,7 @@ COMPLEMENT_QUANTITIES: Mapping[str, Column] = {
 """COMPLEMENTS.quantity -> what it is the share of."""
 
 
-def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+def complements(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
     """COMPLEMENTS of every two runs at each depth, over the questions where both are judged.
 
     A document is useful if it suffices by itself. Intervals are Wilson's; the ends of ``gain``, which is the smaller
@@ -48,7 +48,6 @@ def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     """
     rows = [
         {**name, "dataset": dataset.dataset, "run_a": a, "run_b": b, **figures}
-        for dataset in datasets
         for name, runs in by_run(of_measure(dataset, "alone"))
         for a, b in itertools.combinations(sorted(runs), 2)
         for figures in _complement(runs[a], runs[b], settings.confidence, dataset.draws.clusters)

@@ -176,7 +176,7 @@ def per_dataset(
     """Return how a table is made dataset by dataset.
 
     Args:
-        make: a list with one dataset's columns, what ``more`` gives, and the settings -> rows of the table.
+        make: one dataset's columns, what ``more`` gives, and the settings -> rows of the table.
         columns: the columns of every dataset.
         more: what else it takes.
     """
@@ -184,7 +184,7 @@ def per_dataset(
     def parts(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:
         arguments = [evaluation.once(one) for one in more]
         for dataset in at.each(evaluation.once(columns), "datasets"):
-            yield make([dataset], *arguments, evaluation.settings)
+            yield make(dataset, *arguments, evaluation.settings)
 
     return parts
 

@@ -35,7 +35,7 @@ NUM_AGREEMENTS = 4
 Row = Mapping[str, object]
 
 
-def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+def contrasts(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
     """CONTRASTS: how much better one annotator's measure agrees with utility than another's, for every two of them.
 
     Where less of a label, measure or score is better, its agreement is taken with the other sign.
@@ -43,11 +43,7 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
     both. A measure that is constant there has no contrast. An annotator with measures of its own is contrasted with
     all measures of the others, and ``measure`` names both: "nDCG / UDCG".
     """
-    rows = [
-        {"dataset": dataset.dataset, **row}
-        for dataset in datasets
-        for row in _contrasts_of(dataset, settings)
-    ]
+    rows = [{"dataset": dataset.dataset, **row} for row in _contrasts_of(dataset, settings)]
     return table_of(rows, CONTRASTS)
 
 

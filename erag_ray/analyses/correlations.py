@@ -52,7 +52,7 @@ FIGURES = ("value", "low", "high", "ceiling", "p_value")
 Row = Mapping[str, object]
 
 
-def correlations(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+def correlations(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
     """CORRELATIONS of every measure with the utility at the same depth: over queries in a run, and over runs.
 
     Over queries as in the paper (Salemi & Zamani, SIGIR 2024, section 3): one run, its queries. Over runs: the
@@ -64,7 +64,6 @@ def correlations(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.D
     """
     rows = [
         {"dataset": dataset.dataset, **row}
-        for dataset in datasets
         for row in (*_over_queries(dataset, settings), *_over_runs(dataset, settings))
     ]
     return table_of(rows, CORRELATIONS)

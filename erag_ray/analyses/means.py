@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,28 +33,27 @@ MISSING = 0.01
 UTILITY_MEANING = "utility@k: score of the reader's output with the first k documents. "
 
 
-def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+def means(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
     """MEANS of PER_QUERY and UTILITY over ``num_queries`` judged and ``num_estimated`` others, with intervals.
 
     Of values that are all 0 or 1 the interval is Wilson's, of others the percentile bootstrap's, which is too short
     where few questions are right or few are wrong, and has no width where all are.
     """
     rows: list[Mapping[str, object]] = []
-    for dataset in datasets:
-        if not dataset.columns:
-            continue
-        table = np.stack([column for _, column in dataset.estimated], axis=1)
-        intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
-        for (name, column), values, interval in zip(dataset.columns, table.T, intervals, strict=True):
-            judged, counted = (int((~np.isnan(one)).sum()) for one in (column, values))
-            is_same = counted == judged or np.nanmin(values) == np.nanmax(values)
-            if judged > 1 and is_same and (np.isnan(column) | (column == 0) | (column == 1)).all():
-                # estimates that are all one value say no more than the queries that are judged
-                interval = share_of(column, settings.confidence, dataset.draws.clusters)
-            mean, low, high = interval
-            figures = {"mean": mean, "low": low, "high": high, "num_estimated": counted - judged}
-            counts = {"num_queries": judged, "num_dropped": len(column) - judged}
-            rows.append({"dataset": dataset.dataset, **name, **figures, **counts})
+    if not dataset.columns:
+        return table_of(rows, MEANS)
+    table = np.stack([column for _, column in dataset.estimated], axis=1)
+    intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
+    for (name, column), values, interval in zip(dataset.columns, table.T, intervals, strict=True):
+        judged, counted = (int((~np.isnan(one)).sum()) for one in (column, values))
+        is_same = counted == judged or np.nanmin(values) == np.nanmax(values)
+        if judged > 1 and is_same and (np.isnan(column) | (column == 0) | (column == 1)).all():
+            # estimates that are all one value say no more than the queries that are judged
+            interval = share_of(column, settings.confidence, dataset.draws.clusters)
+        mean, low, high = interval
+        figures = {"mean": mean, "low": low, "high": high, "num_estimated": counted - judged}
+        counts = {"num_queries": judged, "num_dropped": len(column) - judged}
+        rows.append({"dataset": dataset.dataset, **name, **figures, **counts})
     return table_of(rows, MEANS)
 
 

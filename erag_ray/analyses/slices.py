@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -79,29 +79,24 @@ def _order(value: str) -> tuple[bool, bool, float, str]:
     return False, False, number, value
 
 
-def slice_means(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def slice_means(dataset: DatasetColumns, slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     parts = [
-        means([columns], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
-        for whole in datasets
-        for name, value, columns in with_slices(whole, slices)
+        means(columns, settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
+        for name, value, columns in with_slices(dataset, slices)
     ]
     names = SLICE_MEANS.columns.names
     rows = pl.concat([SLICE_MEANS.empty(), *(part.select(names) for part in parts)])
     return pl.DataFrame(conform(rows, SLICE_MEANS))
 
 
-def slice_comparisons(
-    datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings
-) -> pl.DataFrame:
+def slice_comparisons(dataset: DatasetColumns, slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """SLICE_COMPARISONS: `comparisons` over the questions of every slice.
 
     p-values are adjusted by Holm over all slices, values and pairs of runs by one quantity. Where fewer than
     `MIN_QUESTIONS` questions are judged in both runs there is only the difference.
     """
     parts = (
-        ({"slice": name, "value": value}, columns)
-        for whole in datasets
-        for name, value, columns in with_slices(whole, slices)
+        ({"slice": name, "value": value}, columns) for name, value, columns in with_slices(dataset, slices)
     )
     return compare_runs(parts, settings, SLICE_COMPARISONS, MIN_QUESTIONS)
 

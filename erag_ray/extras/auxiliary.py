@@ -7,7 +7,7 @@ are unbiased, whatever the auxiliary label is; a good one makes their intervals 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -114,24 +114,22 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
             yield f"{dataset.dataset}: the end-to-end score is not predicted from {auxiliary}: {why}"
 
 
-def auxiliary_means(datasets: Sequence[Powered], settings: Settings) -> pl.DataFrame:
+def auxiliary_means(powered_dataset: Powered, settings: Settings) -> pl.DataFrame:
     """AUXILIARY_MEANS: means with the auxiliary label, and only by the answered questions."""
     rows: list[Row] = []
-    for dataset, estimates in datasets:
-        items = list(estimates.items())
-        if not items:
-            continue
-        columns = [dataset.columns[index] for index, _ in items]
-        estimated = np.stack([one.values for _, one in items], axis=1)
-        plain = np.stack([column for _, column in columns], axis=1)
-        intervals = (
-            mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (estimated, plain)
-        )
-        for (name, column), (_, one), *pair in zip(columns, items, *intervals, strict=True):
-            counts = (int(np.isfinite(column).sum()), int(np.isfinite(one.values).sum()))
-            figures = (one.slope, one.correlation)
-            first = (dataset.dataset, *name.values(), settings.auxiliary)
-            rows.append((*first, *pair[0], *pair[1], *figures, *counts))
+    dataset, estimates = powered_dataset
+    if not estimates:
+        return table_of(rows, AUXILIARY_MEANS)
+    columns = [dataset.columns[index] for index in estimates]
+    estimated = np.stack([one.values for one in estimates.values()], axis=1)
+    plain = np.stack([column for _, column in columns], axis=1)
+    intervals = (
+        mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (estimated, plain)
+    )
+    for (name, column), one, *pair in zip(columns, estimates.values(), *intervals, strict=True):
+        counts = (int(np.isfinite(column).sum()), int(np.isfinite(one.values).sum()))
+        first = (dataset.dataset, *name.values(), settings.auxiliary)
+        rows.append((*first, *pair[0], *pair[1], one.slope, one.correlation, *counts))
     return table_of(rows, AUXILIARY_MEANS)
 
 

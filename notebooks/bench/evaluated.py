@@ -214,11 +214,12 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         columns.extend(by_dataset([results["values"]], data.used, data.queries, settings))
 
     def agreement() -> None:
-        results["correlations"] = correlations(columns, settings)
+        results["correlations"] = pl.concat(correlations(dataset, settings) for dataset in columns)
 
     def others() -> None:
         for table in (means, comparisons, contrasts):
-            table(columns, settings)
+            for dataset in columns:
+                table(dataset, settings)
 
     # compiled before anything is timed
     compile_config = replace(config, list_depth=5, num_resamples=100)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
@@ -58,25 +58,33 @@ def columns_of(
     return by_dataset([values], *others)
 
 
+def of_each(
+    make: Callable[..., pl.DataFrame], columns: Sequence[DatasetColumns], *more: object
+) -> pl.DataFrame:
+    """Of each dataset, one below the other."""
+    return pl.concat(make(dataset, *more) for dataset in columns)
+
+
 def means(*given: *Tables) -> pl.DataFrame:
     """Of PER_QUERY, UTILITY, QUERIES and settings; so the next three."""
-    return of_questions.means(columns_of(*given), given[-1])
+    return of_each(of_questions.means, columns_of(*given), given[-1])
 
 
 def correlations(*given: *Tables) -> pl.DataFrame:
-    return of_labels.correlations(columns_of(*given), given[-1])
+    return of_each(of_labels.correlations, columns_of(*given), given[-1])
 
 
 def comparisons(*given: *Tables) -> pl.DataFrame:
-    return of_runs.comparisons(columns_of(*given), given[-1])
+    return of_each(of_runs.comparisons, columns_of(*given), given[-1])
 
 
 def contrasts(*given: *Tables) -> pl.DataFrame:
-    return of_annotators.contrasts(columns_of(*given), given[-1])
+    return of_each(of_annotators.contrasts, columns_of(*given), given[-1])
 
 
 def best_depths(end_to_end: pl.DataFrame, queries: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    return of_depths.best_depths(columns_of(measured({}), end_to_end, queries, settings), settings)
+    columns = columns_of(measured({}), end_to_end, queries, settings)
+    return of_each(of_depths.best_depths, columns, settings)
 
 
 def used(

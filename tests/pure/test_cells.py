@@ -78,7 +78,7 @@ def test_one_question_has_shares_and_none_has_no_share() -> None:
     assert wilson_interval(0, 0, 0.95) == (None, None, None)
     labels, used, runs = tables_of("q2")
     table = cells(labels, used, runs, used.unique(["query_id", "reader", "score"]), None)
-    columns = cell_columns(table, queries(("q2", "d", "s")), settings_of())
+    (columns,) = cell_columns(table, queries(("q2", "d", "s")), settings_of())
     shares = cell_shares(columns, NONE, settings_of())
     assert shares.filter(run_id="A", cell="list_only").select("share", "num_queries").rows() == [(1.0, 1)]
     assert complements(columns, settings_of())["share"].to_list() == [0.0] * len(COMPLEMENT_QUANTITIES)

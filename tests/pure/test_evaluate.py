@@ -165,7 +165,7 @@ def test_a_mean_of_zeros_is_as_sure_as_the_answered_questions_are_many() -> None
     ids = pl.Series(map(str, range(1000)))
     answered = DatasetColumns(dataset="d", query_ids=ids, columns=[(names, column)], draws=draws)
     for dataset in (answered, replace(answered, estimates={0: np.zeros(1000)})):
-        row = means.means([dataset], evaluated.settings(confidence=0.95)).row(0, named=True)
+        row = means.means(dataset, evaluated.settings(confidence=0.95)).row(0, named=True)
         assert (row["mean"], row["low"], row["high"]) == pytest.approx(
             (0, 0, 1.96**2 / (30 + 1.96**2)), rel=1e-3
         )
@@ -211,6 +211,6 @@ def test_estimates_that_differ_by_rounding_are_equal(noise: list[float]) -> None
         index: column + np.array(noise) * (name["run_id"] == "b")
         for index, (name, column) in enumerate(dataset.columns)
     }
-    (row,) = of_runs.comparisons([replace(dataset, estimates=estimates)], evaluated.settings()).to_dicts()
+    (row,) = of_runs.comparisons(replace(dataset, estimates=estimates), evaluated.settings()).to_dicts()
     assert (row["difference"], row["num_needed"], row["detectable"]) == (0.0, None, None)
     assert row["p_value"] == 1.0
