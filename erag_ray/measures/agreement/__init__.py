@@ -13,20 +13,18 @@ from erag_ray.measures.agreement.correlation import (
     permutations_among,
     resampled_agreement,
 )
-from erag_ray.measures.agreement.differences import (
-    POWER,
-    TIE_DIGITS,
-    by_cluster,
-    effect_size,
-    paired_differences,
-    round_up,
-)
 from erag_ray.measures.agreement.intervals import (
     MAX_UNDEFINED_SHARE,
+    POWER,
+    TIE_DIGITS,
     Interval,
+    by_cluster,
+    effect_size,
     mean_intervals,
+    paired_differences,
     percentiles,
     resample_weights,
+    round_up,
     share_of,
     wilson_interval,
 )

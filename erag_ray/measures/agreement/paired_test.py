@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.differences import TIE_DIGITS, by_cluster, round_up, spread, standard_errors
+from erag_ray.measures.agreement.intervals import TIE_DIGITS, by_cluster, round_up, spread, standard_errors
 from erag_ray.measures.agreement.statistics import Clusters, Floats
 from erag_ray.support.numba_jit import compiled
 
