@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from erag_ray.prompts.kinds.base import Case, Kind
 from erag_ray.prompts.prompt import JUDGE_FAMILIES, family_prompt
 from erag_ray.prompts.request import Form, Response
@@ -48,17 +50,10 @@ def _relevance(answers: Sequence[str], response: Response) -> float | None:
     if response.text is not None:
         return grade(response.text)
     half = len(response.logprobs) // 2
-    yes, no = map(_logsumexp, (response.logprobs[:half], response.logprobs[half:]))
+    yes, no = map(np.logaddexp.reduce, (response.logprobs[:half], response.logprobs[half:]))
     if yes == no == -math.inf:
         return None
     return float(f"{1 / (1 + math.exp(min(no - yes, 700.0))):.{DIGITS}f}")
-
-
-def _logsumexp(logprobs: Sequence[float]) -> float:
-    largest = max(logprobs)
-    if largest == -math.inf:
-        return largest
-    return largest + math.log(sum(math.exp(value - largest) for value in logprobs))
 
 
 def grade(text: str) -> float | None:
