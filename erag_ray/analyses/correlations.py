@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.columns import (
@@ -74,7 +73,7 @@ def _over_queries(dataset: DatasetColumns, settings: Settings) -> Iterator[Row]:
     pairs = [(x, y) for x, y in itertools.product(measured, ends) if same_list(x[0], y[0])]
     p_values = _p_values(pairs, dataset.draws, settings)
     for index, ((name, x), (target, y)) in enumerate(pairs):
-        is_judged = _judged_in_both(x, y)
+        is_judged = ~np.isnan(x + y)
         both, weights = (x[is_judged], y[is_judged]), dataset.draws.among(is_judged).weights
         for statistic in settings.statistics:
             agreement = agree(*both, statistic, weights, settings.confidence)
@@ -101,20 +100,16 @@ def _p_values(
     """Return p-values by (index of the pair, statistic): measures with the same utility and queries at once."""
     families: dict[tuple[int, bytes], list[int]] = {}
     for index, ((_, x), (_, y)) in enumerate(pairs):
-        families.setdefault((id(y), _judged_in_both(x, y).tobytes()), []).append(index)
+        families.setdefault((id(y), (~np.isnan(x + y)).tobytes()), []).append(index)
     p_values: dict[tuple[int, str], float] = {}
     for indices in families.values():
         (_, x), (_, y) = pairs[indices[0]]
-        is_judged = _judged_in_both(x, y)
+        is_judged = ~np.isnan(x + y)
         columns = np.stack([pairs[index][0][1][is_judged] for index in indices], axis=1)
         for statistic in settings.statistics:
             values = permutation_p_values(columns, y[is_judged], statistic, draws.among(is_judged).orders)
             p_values |= {(index, statistic): float(p) for index, p in zip(indices, values, strict=True)}
     return p_values
-
-
-def _judged_in_both(x: Floats, y: Floats) -> npt.NDArray[np.bool_]:
-    return ~(np.isnan(x) | np.isnan(y))
 
 
 def _num_varied(*columns: Floats) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import rich.box
 import rich.console
@@ -104,46 +104,42 @@ def _without_tabled(verdict: Verdict) -> Verdict:
 # --- the verdict ---
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One statement of a verdict, wrapped into lines; statements with the lowest rank are dropped last."""
-
-    rank: tuple[int, int, int]
-    lines: Sequence[rich.text.Text]
-
-
 def verdict_lines(verdict: Verdict, console: rich.console.Console, max_lines: int) -> list[rich.text.Text]:
     """Return a verdict as lines of the console's width.
 
     Findings are in order of importance: if not all fit, the last ones of each dataset are dropped and counted.
     """
-    entries = list(_entries(verdict, console))
-    if sum(len(entry.lines) for entry in entries) <= max_lines:
-        return [line for entry in entries for line in entry.lines]
+    entries = dict(_entries(verdict, console))
+    lines = [line for of_entry in entries.values() for line in of_entry]
+    if len(lines) <= max_lines:
+        return lines
     room, printed = max_lines - 1, set()
-    for entry in sorted(entries, key=lambda entry: entry.rank):
-        room -= len(entry.lines)
+    for rank in sorted(entries):
+        room -= len(entries[rank])
         if room < 0:
             break
-        printed.add(entry.rank)
-    lines = [line for entry in entries if entry.rank in printed for line in entry.lines]
+        printed.add(rank)
+    lines = [line for rank, of_entry in entries.items() if rank in printed for line in of_entry]
     left_out = counted(len(entries) - len(printed), "more statement")
     return [*lines, rich.text.Text(f"{left_out}: in the report", style="italic")]
 
 
-def _entries(verdict: Verdict, console: rich.console.Console) -> Iterator[_Entry]:
+def _entries(
+    verdict: Verdict, console: rich.console.Console
+) -> Iterator[tuple[tuple[int, int, int], list[rich.text.Text]]]:
+    """Yield the rank of each statement, of which the lowest are dropped last, and its lines."""
     if verdict.question:
-        yield _Entry((0, 0, 0), _wrapped(rich.text.Text(one_line(verdict.question), style="bold"), console))
+        yield (0, 0, 0), _wrapped(rich.text.Text(one_line(verdict.question), style="bold"), console)
     for number, dataset in enumerate(verdict.datasets):
         name, answer = (shortened(one_line(one), MAX_WORD) for one in (dataset.dataset, dataset.answer))
         text = rich.text.Text.assemble((f"{name}: " if name else "", "bold"), answer)
-        yield _Entry((2, 0, number), _wrapped(text, console))
+        yield (2, 0, number), _wrapped(text, console)
         for index, finding in enumerate(dataset.findings):
-            yield _Entry((3, index, number), _wrapped(_finding(finding), console, INDENT))
+            yield (3, index, number), _wrapped(_finding(finding), console, INDENT)
     for index, finding in enumerate(verdict.findings):
         # the first findings of the whole job outrank those of the datasets
         rank = (1, 0, index) if index < 3 else (4, 0, index)
-        yield _Entry(rank, _wrapped(_finding(finding), console))
+        yield rank, _wrapped(_finding(finding), console)
 
 
 def _finding(finding: Finding) -> rich.text.Text:

@@ -96,10 +96,7 @@ def with_interval(
     value: float | None, low: float | None, high: float | None, digits: int = 3, *, drop_zero: bool = False
 ) -> str:
     """Return ``value [low, high]``; without an interval only the value. Arguments as in `number`."""
-    text = number(value, digits, drop_zero=drop_zero)
-    if value is None or low is None or high is None:
-        return text
-    return f"{text} [{number(low, digits, drop_zero=drop_zero)}, {number(high, digits, drop_zero=drop_zero)}]"
+    return _printed(Value(value, low, high), f".{digits}f", f".{digits}f", drop_zero=drop_zero)
 
 
 def quoted(text: str, width: int) -> str:

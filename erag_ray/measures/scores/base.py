@@ -115,12 +115,6 @@ class Scoring:
     num_errors: int = 0
     lines: list[str] = field(default_factory=list)
 
-    def add(self, line: str) -> None:
-        """Count an output without a score; the line says which and why."""
-        self.num_errors += 1
-        if len(self.lines) < NUM_NAMED and line not in self.lines:
-            self.lines.append(line)
-
     def judged_value(self, query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
         """Return the score of an output by the judge.
 
@@ -189,7 +183,10 @@ def score_outputs(
     if scoring is not None and faults:
         for query_id, output, gold_answers in zip(query_ids, outputs, answers, strict=True):
             if fault := faults.get((output, tuple(gold_answers))):
-                scoring.add(f"score {score.name}, query {query_id}, output {_quoted(output)}: {fault}")
+                scoring.num_errors += 1
+                line = f"score {score.name}, query {query_id}, output {_quoted(output)}: {fault}"
+                if len(scoring.lines) < NUM_NAMED and line not in scoring.lines:
+                    scoring.lines.append(line)
     return values
 
 
