@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -32,7 +31,7 @@ READER = "The reader and its costs"
 RESAMPLED, TESTED = ("num_resamples", "confidence", "seed"), ("confidence",)
 """Settings of tables with bootstrap intervals, and with tests."""
 OF_COLUMNS = (PER_QUERY, UTILITY, QUERIES)
-"""What `Evaluation.columns` are read from."""
+"""What `columns_of` are read from."""
 
 
 def _nothing(*_: object) -> tuple[()]:
@@ -131,12 +130,6 @@ class Evaluation:
             for name, queries in samples.items()
         }
 
-    @functools.cached_property
-    def columns(self) -> list[DatasetColumns]:
-        """The values of lists and the utilities, by dataset."""
-        values = self.tables.read_parts(PER_QUERY)
-        return by_dataset(values, self.utility, self.inputs.queries, self.settings)
-
 
 def eligible_questions(
     annotator: str, queries: pl.DataFrame, labels: pl.DataFrame, utility: pl.DataFrame
@@ -158,14 +151,16 @@ def eligible_questions(
     )
 
 
-columns_of: Callable[[Evaluation], list[DatasetColumns]] = operator.attrgetter("columns")
-"""`Evaluation.columns`."""
+def columns_of(evaluation: Evaluation) -> list[DatasetColumns]:
+    """Return the values of lists and the utilities, by dataset."""
+    values = evaluation.tables.read_parts(PER_QUERY)
+    return by_dataset(values, evaluation.utility, evaluation.inputs.queries, evaluation.settings)
 
 
 def estimated(evaluation: Evaluation) -> list[DatasetColumns]:
     """Return the columns of every dataset, with the estimates of an extension if the job asks for one that has any."""
     ways = [extension.estimates for extension in requested(evaluation.config) if extension.estimates]
-    return ways[0](evaluation) if ways else evaluation.columns
+    return ways[0](evaluation) if ways else evaluation.once(columns_of)
 
 
 def per_dataset(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from erag_ray.analyses import contract
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Evaluation, View, per_dataset
 from erag_ray.analyses.order import measure_name
@@ -49,7 +50,7 @@ def predicted(evaluation: Evaluation) -> list[DatasetColumns]:
 
 
 def powered(evaluation: Evaluation) -> list[Powered]:
-    return [(dataset, _estimates(dataset, evaluation)) for dataset in evaluation.columns]
+    return [(dataset, _estimates(dataset, evaluation)) for dataset in evaluation.once(contract.columns_of)]
 
 
 def _estimates(dataset: DatasetColumns, evaluation: Evaluation) -> dict[int, PoweredValues]:
