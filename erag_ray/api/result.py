@@ -11,11 +11,10 @@ import rich.console
 
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.every import all_tables
-from erag_ray.analyses.means import MEANS
 from erag_ray.report.build import build_report
 from erag_ray.report.console import print_report
 from erag_ray.report.load import load
-from erag_ray.store.schemas import LABELS, OF_STAGES
+from erag_ray.store.schemas import OF_STAGES
 from erag_ray.store.tables import TableStore
 
 WIDTH = 100
@@ -31,8 +30,9 @@ def text_console(text: io.StringIO) -> rich.console.Console:
 class Result:
     """A finished comparison, by its folder.
 
-    Every sealed table is an attribute with a Polars frame: ``means``, ``labels``, ``utility``, ``cells``,
-    ``per_query``, ``comparisons``, ``correlations``, ... (``dir(result)`` lists them; columns: erag_ray/README.md).
+    Every sealed table is an attribute with a Polars frame: ``means`` (measures and end-to-end scores of each run, with
+    intervals), ``labels`` (the usefulness of each document, by annotator), ``utility``, ``cells``, ``per_query``,
+    ``comparisons``, ``correlations``, ... (``dir(result)`` lists them; columns: erag_ray/README.md).
 
     Args:
         out: folder or URI of a finished comparison, of Python or of erag-ray compare.
@@ -44,16 +44,6 @@ class Result:
     def __init__(self, out: str) -> None:
         self.out = out
         self._results: Results = load(out)
-
-    @property
-    def means(self) -> pl.DataFrame:
-        """MEANS: measures and end-to-end scores of each run, with intervals."""
-        return self._results[MEANS]
-
-    @property
-    def labels(self) -> pl.DataFrame:
-        """LABELS: the usefulness of each document, by annotator."""
-        return self._results[LABELS]
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         if name.startswith("_") or name not in self._tables:
