@@ -26,8 +26,11 @@ from misbehaving_server import Asked, MisbehavingServer, Reply, error_reply, ser
 from served_jobs import PRICES, config_of, judge_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
+from erag_ray.analyses.contract import View
 from erag_ray.analyses.means import show_all
-from erag_ray.analyses.outputs import warn_of_judgements
+from erag_ray.analyses.outputs import SHOWN as GRADES
+from erag_ray.analyses.outputs import show_judgements
+from erag_ray.analyses.parts.model import Finding
 from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
@@ -671,14 +674,14 @@ def test_the_plain_prompt_has_examples_of_every_judgement(
 
 
 def test_many_outputs_without_a_judgement_are_a_warning() -> None:
-    list_of_five = {"dataset": "d", "reader": "r", "kind": "end_to_end", "depth": 5}
-    row = {**list_of_five, "num_outputs": 100, "num_unusable": 2}
-    (note,) = warn_of_judgements(results(judgements=pl.DataFrame([row])))
-    assert note.text.startswith("d, first 5 documents: 2.0% of the outputs have no judgement")
-    for few in ({"num_unusable": 1}, {"num_outputs": 10}):
-        assert not list(warn_of_judgements(results(judgements=pl.DataFrame([{**row, **few}]))))
-    means = pl.DataFrame(
-        [{"dataset": "d", "annotator": name, "mean": None} for name in ("end_to_end", "erag")]
-    )
+    of_list = {"dataset": "d", "reader": "r", "kind": "end_to_end", "depth": 5, **dict.fromkeys(GRADES, 0)}
+    texts = []
+    for num_outputs, num_unusable in ((100, 2), (100, 1), (10, 2)):
+        rows = pl.DataFrame([{**of_list, "num_outputs": num_outputs, "num_unusable": num_unusable}])
+        parts = show_judgements(View(results=results(judgements=rows), dataset="d", runs=["a"]))
+        texts += [part.text for part in parts if isinstance(part, Finding)]
+    assert [text[:45] for text in texts] == ["2.0% of the outputs have no judgement, and so"]
+    names = ("end_to_end", "erag", "provenance")
+    means = pl.DataFrame([{"dataset": "d", "annotator": name, "mean": None} for name in names])
     texts = [finding.text.split(": ")[1] for finding in itertools.islice(show_all(results(means=means)), 2)]
     assert texts == ["no run has a score", "no run has a label of erag"]

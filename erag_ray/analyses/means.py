@@ -19,6 +19,7 @@ from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
+from erag_ray.annotators import ANNOTATORS
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
 from erag_ray.measures.agreement import TIE_DIGITS, mean_intervals, share_of
 from erag_ray.store.schemas import QUERIES, RUNS, UTILITY, table_schema
@@ -174,8 +175,11 @@ def missing_lists(view: View) -> Iterator[Finding]:
 
 def show_all(results: Results) -> Iterator[Part]:
     """Yield what no run has, and the utility of the best runs and of the reference runs, by dataset and depth."""
+    # inputs without evidence, such as passages without pages, have a note
+    takes_answers = [END_TO_END, *(name for name, one in ANNOTATORS.items() if one.requests)]
     counts = results[MEANS].group_by("dataset", "annotator").agg(pl.col("mean").count()).filter(mean=0)
-    for dataset, annotator, _ in counts.sort("dataset", "annotator").iter_rows():
+    of_answers = counts.filter(pl.col("annotator").is_in(takes_answers))
+    for dataset, annotator, _ in of_answers.sort("dataset", "annotator").iter_rows():
         name = "score" if annotator == END_TO_END else f"label of {annotator}"
         text = f"{dataset}: no run has a {name}: all answers that it needs failed or cannot be read"
         yield Finding(topic="missing", text=text, is_warning=True)

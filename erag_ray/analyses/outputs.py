@@ -172,7 +172,8 @@ SHOWN = {
 }
 
 
-def show_judgements(view: View) -> Iterator[Table]:
+def show_judgements(view: View) -> Iterator[Part]:
+    """Yield the verdicts of the judge by kind of list, and how many outputs have none, if these are many."""
     rows = view.rows(JUDGEMENTS)
     shares = rows.with_columns(pl.col(name) / pl.col("num_outputs") for name in SHOWN)
     if rows.height:
@@ -188,17 +189,13 @@ def show_judgements(view: View) -> Iterator[Table]:
             is_main=True,
             **view.about("judgements", "verdicts of the judge on the outputs"),
         )
+    total, unusable = (sum(rows[name].to_list()) for name in ("num_outputs", "num_unusable"))
+    if total >= MIN_OUTPUTS and unusable > ODD_JUDGEMENTS * total:
+        text = (
+            f"{unusable / total:.1%} of the outputs have no judgement, and so no score; turn off the judge's "
+        )
+        text += "thinking (judge.extra_body), or use another judge.model"
+        yield Finding(topic="missing", text=text, is_warning=True)
 
 
-def warn_of_judgements(results: Results) -> Iterator[Note]:
-    is_odd = pl.col("num_unusable") > ODD_JUDGEMENTS * pl.col("num_outputs")
-    for row in in_order(results[JUDGEMENTS].filter(pl.col("num_outputs") >= MIN_OUTPUTS, is_odd)):
-        share = row["num_unusable"] / row["num_outputs"]
-        text = f"{row['dataset']}, {kind_name(row)}: {share:.1%} of the outputs have no judgement, and so no score; "
-        text += "turn off the judge's thinking (judge.extra_body), or use another judge.model"
-        yield Note(text=text, is_warning=True)
-
-
-OF_JUDGEMENTS = Analysis(
-    shows=(JUDGEMENTS,), is_optional=True, show=show_judgements, show_all=warn_of_judgements, group=READER
-)
+OF_JUDGEMENTS = Analysis(shows=(JUDGEMENTS,), is_optional=True, show=show_judgements, group=READER)
