@@ -244,6 +244,10 @@ def test_many_failures_in_a_row_end_the_job(server: MisbehavingServer) -> None:
     assert "broken" in text
     assert sum(response.failure is None for response in found) == 40
     assert len(server.asked) <= 40 + 7 * (20 + 4)
+    # the rest of a job whose max_error_fraction allows all of it to fail
+    rest = model_of(server, concurrency=4)
+    rest.may_all_fail = True
+    assert sum(response.failure is not None for response in run(rest, 70)) == 30
 
 
 @pytest.mark.long

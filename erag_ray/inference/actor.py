@@ -184,7 +184,7 @@ class ModelActor:
                 check_gpus()
                 self.isolation = self._load(config, model, memory_share)
                 self.isolation.model.budget = self._budget
-                self.isolation.may_all_fail = may_all_fail
+                self.isolation.model.may_all_fail = may_all_fail
                 models.check_facts(self.isolation.model, self.store)
         except (InputError, JobError) as error:
             self._fault = error

@@ -78,6 +78,7 @@ class Model(ABC):
         charges_budget: whether `run` charges ``budget`` itself, and ends when it is spent; else its caller does.
         has_timeouts: whether each request has a time limit of its own; then ``max_batch_seconds: auto`` sets none.
         budget: what the requests may cost.
+        may_all_fail: whether all requests may become errors (``max_error_fraction``); else many in a row end the job.
         config: of the reader.
         memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
     """
@@ -99,7 +100,7 @@ class Model(ABC):
             raise InputError([f"reader.dtype: {config.kind} supports {dtypes}, not {config.dtype}"])
         self.config = config
         self.memory_share = 1.0
-        self.budget = Budget(config)
+        self.budget, self.may_all_fail = Budget(config), False
 
     @property
     def code(self) -> object:

@@ -38,7 +38,7 @@ class Isolation:
     """Runs one model, and turns an exception of user code into the error of the request that causes it."""
 
     def __init__(self, model: Model) -> None:
-        self.model, self.may_all_fail = model, False
+        self.model = model
         self._failed_questions: list[str] = []
         """The questions of the failed requests since the last success."""
 
@@ -98,7 +98,7 @@ class Isolation:
     def _count(self, requests: Sequence[Request], row: int, fault: Fault) -> None:
         self._failed_questions.append(requests[row].question)
         count, num_questions = len(self._failed_questions), len(set(self._failed_questions))
-        if self.may_all_fail or count < ERRORS_IN_A_ROW:
+        if self.model.may_all_fail or count < ERRORS_IN_A_ROW:
             return
         others = others_of(requests, row)
         works = any(list(self._run(requests, [other])) for other in others)

@@ -103,7 +103,7 @@ class Client:
     """Sends requests to the servers of a model in turn. Belongs to one event loop; one client per process."""
 
     def __init__(self, config: ReaderConfig) -> None:
-        self.config = config
+        self.config, self.may_all_fail = config, False
         key = key_of(config)
         self.limit = AdaptiveLimit(config.concurrency * len(config.base_urls))
         self._requests = RateLimit(config.requests_per_minute)
@@ -308,7 +308,7 @@ class Client:
     def _give_up(self, retry: _Retry, count: int) -> NoReturn:
         self._failed_in_a_row += 1
         text = f"{retry.text}, {count} times"
-        if self._failed_in_a_row >= MAX_FAILED_IN_A_ROW:
+        if self._failed_in_a_row >= MAX_FAILED_IN_A_ROW and not self.may_all_fail:
             message = f"{self._failed_in_a_row} requests in a row failed, the last one: {text}"
             self.ended = JobError(f"{message}; {RESUME_ADVICE}")
             raise self.ended from retry

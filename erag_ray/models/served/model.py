@@ -216,6 +216,7 @@ class ServedModel(Model):
         if not requests:
             return
         client, rows = await self._get_client(), deque(range(len(requests)))
+        client.may_all_fail = self.may_all_fail
         refusals = _Refusals(results, rows, self.resources().in_flight)
 
         async def work() -> None:
