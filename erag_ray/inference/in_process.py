@@ -45,8 +45,8 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
     """Run the requests here, and return when their responses are in the store.
 
     Raises:
-        JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
-        KeyboardInterrupt: the same.
+        JobError: the reader cannot go on; the responses so far are kept, also after the following.
+        OSError, KeyboardInterrupt: the store cannot be written; Ctrl-C.
     """
     store = ResponseStore(config.cache_dir, work.model)
     reader: LocalReader | None = None
