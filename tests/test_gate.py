@@ -307,9 +307,11 @@ def test_passages_of_another_file_and_other_versions_are_listed(out: str, other:
     found = decided(baseline=out, candidate=other.folder.root)
     (text,) = [one.text for one in found.changes if one.kind == "corpus"]
     assert text.endswith("passages.jsonl -> other.jsonl")
-    side = dataclasses.replace(found.candidate, packages={"torch": "9.9"})
+    reading = {**found.candidate.reading, "repeats": 3}
+    side = dataclasses.replace(found.candidate, packages={"torch": "9.9"}, reading=reading)
     listed = gating.differences(found.baseline, side, 3)
     assert any(one.kind == "software" and one.text.endswith("-> 9.9") for one in listed)
+    assert Difference("repeats", "answers to each list: 1 -> 3") in listed
     # what each job has made or got in its own folder is alike; what a run with a corpus of its own searches may differ
     own = {"run_corpora": {"good": "c"}, "corpora": {"c": {"passages": ["/one/retrieval/corpus"]}}}
     made = {**found.candidate.settings, **own, "runs": {"good": "/one/given/runs/good.parquet"}}

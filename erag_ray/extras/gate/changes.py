@@ -207,6 +207,9 @@ def _listed_only(baseline: Side, candidate: Side) -> Iterator[Difference]:
     if baseline.depths != candidate.depths:
         one, other = (", ".join(map(str, side.depths)) for side in (baseline, candidate))
         yield Difference("depths", f"scored end to end with {one} -> {other} documents")
+    repeats = [side.reading.get("repeats", 1) for side in (baseline, candidate)]
+    if repeats[0] != repeats[1]:
+        yield Difference("repeats", "answers to each list: {} -> {}".format(*repeats))
     names = ("erag-ray", "torch", "transformers")
     versions = [{name: side.packages.get(name) for name in names} for side in (baseline, candidate)]
     for text in _settings(*versions).values():
