@@ -283,9 +283,9 @@ def test_a_longer_list_of_a_log_replaces_its_beginning(tmp_path: pathlib.Path) -
     path = tmp_path / "log.jsonl"
     records = [{**FIRST, "depth": 1, "documents": ["d1"]}, {**FIRST, "depth": 3, "documents": ["d1", "d2"]}]
     path.write_text("\n".join(map(json.dumps, records)))
-    loaded = without_errors(load_outputs, [str(path)], [], [1, 3], 3)
-    assert loaded.entries.select("rank", "doc_id").rows() == [(1, "d1"), (2, "d2")]
-    assert loaded.outputs["depth"].to_list() == [1, 3]
+    outputs, entries = without_errors(load_outputs, [str(path)], [], [1, 3], 3)
+    assert entries.select("rank", "doc_id").rows() == [(1, "d1"), (2, "d2")]
+    assert outputs["depth"].to_list() == [1, 3]
 
 
 def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
@@ -308,10 +308,10 @@ def test_the_converter_of_traces_in_the_guide(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     path = tmp_path / "outputs.jsonl"
     path.write_text(done.stdout)
-    loaded = without_errors(load_outputs, [str(path)], [], [5], 5)
-    assert loaded.outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2, None)]
-    entries = loaded.entries.select("run_id", "query_id", "rank", "doc_id", "text")
-    assert entries.rows() == [("rag", "q1", 1, "d1", "Ann built it.")]
+    outputs, entries = without_errors(load_outputs, [str(path)], [], [5], 5)
+    assert outputs.rows() == [("q1", "rag", 5, "", "Ann", 9, 2, None)]
+    columns = entries.select("run_id", "query_id", "rank", "doc_id", "text")
+    assert columns.rows() == [("rag", "q1", 1, "d1", "Ann built it.")]
 
 
 # --- outputs of other people's systems ---
