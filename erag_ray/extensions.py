@@ -67,14 +67,14 @@ def requested(config: JobConfig) -> list[Extension]:
     keys = [field.name for field in dataclasses.fields(config) if field.metadata.get(NEEDS_EXTENSION)]
     extensions, problems = _load(filter(functools.partial(getattr, config), keys))
     if problems:
-        raise InputError(problems)
+        raise InputError([f"{key}: {problem}" for key, problem in problems.items()])
     return extensions
 
 
 def installed() -> list[Extension]:
     """Return all extensions that can be imported; name the others in a message."""
     extensions, problems = _load(plugins(KIND))
-    say(*(f"left out: {problem}" for problem in problems))
+    say(*(f"left out: {problem}" for problem in problems.values()))
     return extensions
 
 
@@ -88,16 +88,16 @@ def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
     return {purpose: lists for part in parts for purpose, lists in part.items()}
 
 
-def _load(keys: Iterable[str]) -> tuple[list[Extension], list[str]]:
-    """Return the extensions of these keys, each once, and a problem for each that cannot be had."""
-    extensions, problems = dict[int, Extension](), list[str]()
+def _load(keys: Iterable[str]) -> tuple[list[Extension], dict[str, str]]:
+    """Return the extensions of these keys, each once, and a problem for each key that has none."""
+    extensions, problems = dict[int, Extension](), dict[str, str]()
     for key in keys:
         try:
             if key not in plugins(KIND):
                 raise ValueError("belongs to an extra of erag_ray that is not installed")
             extension = find_instance(KIND, key, {}, Extension, "...")
         except ValueError as error:
-            problems.append(f"{key}: {error}")
+            problems[key] = str(error)
         else:
             extensions[id(extension)] = extension
     return list(extensions.values()), problems
