@@ -191,10 +191,8 @@ def show_judgements(view: View) -> Iterator[Part]:
         )
     total, unusable = (sum(rows[name].to_list()) for name in ("num_outputs", "num_unusable"))
     if total >= MIN_OUTPUTS and unusable > ODD_JUDGEMENTS * total:
-        text = (
-            f"{unusable / total:.1%} of the outputs have no judgement, and so no score; turn off the judge's "
-        )
-        text += "thinking (judge.extra_body), or use another judge.model"
+        text = f"{unusable / total:.1%} of the outputs have no judgement, and so no score; turn off the "
+        text += "judge's thinking (judge.extra_body), or use another judge.model"
         yield Finding(topic="missing", text=text, is_warning=True)
 
 

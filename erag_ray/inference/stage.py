@@ -80,7 +80,7 @@ class Finished:
     responses: pl.DataFrame
     judgements: pl.DataFrame | None = None
     """query_id, output, value?: the judge's scores of outputs, if there is a judge."""
-    costs: pl.DataFrame = dataclasses.field(default_factory=lambda: COSTS.empty())
+    costs: pl.DataFrame = dataclasses.field(default_factory=COSTS.empty)
     """COSTS since the job was started: of this stage, and of what was run before it."""
 
     @property

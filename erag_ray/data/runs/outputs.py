@@ -65,7 +65,7 @@ def load_outputs(
         if fault := rising_fault(ranked, f"outputs of run {name!r}"):
             diagnostics.error("scores that rise", fault)
     outputs = pl.DataFrame(rows, schema=GIVEN.empty().schema)
-    return (outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal"))
+    return outputs, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), entries], how="diagonal")
 
 
 def item_of(record: Record) -> dict[str, str]:
