@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 import torch
 from failing import Characters
-from hanging import QuickActor
+from hanging import LostActor, QuickActor
 from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import Tiny, table
 
@@ -373,6 +373,19 @@ def test_a_model_that_hangs_while_loading_is_loaded_again_and_at_last_ends_the_j
         run(work, config, "job")
         assert stored(tmp_path, reader)["error"].to_list() == [None]
     assert len(list(tmp_path.glob("loading-*"))) == min(num_hangs, MAX_LOADS)
+
+
+@pytest.mark.cluster
+def test_an_actor_that_ray_ends_for_good_while_it_starts_is_replaced(
+    local_ray: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "ModelActor", LostActor)
+    (tmp_path / "lost").touch()
+    work, config = work_of(tmp_path, pending("question"), HANGS)
+    with ray_session():
+        run(work, config, "job")
+    assert not (tmp_path / "lost").exists()
+    assert stored(tmp_path, HANGS)["error"].to_list() == [None]
 
 
 def test_the_limit_of_a_batch_is_by_the_slowest_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,14 +116,14 @@ def test_a_block_may_take_longer_than_rays_half_hour_unless_the_environment_says
         monkeypatch.setenv(inference.NO_PROGRESS, seconds)
     context = types.SimpleNamespace(execution_no_progress_timeout_s=7.0)
     monkeypatch.setattr(inference.ray.data.DataContext, "get_current", lambda: context)
-    inference._quiet_data()
+    inference._set_up_data()
     assert context.execution_no_progress_timeout_s == expected
 
 
 QUIET = """
 import logging
-from erag_ray.inference.pool import _quiet_data
-_quiet_data()
+from erag_ray.inference.pool import _set_up_data
+_set_up_data()
 print(logging.getLogger("ray.data._internal.execution.operators.map_operator").getEffectiveLevel())
 """
 

@@ -49,7 +49,7 @@ from erag_ray.models.local.process import (
 from erag_ray.prompts.request import Failure, Form, Response
 from erag_ray.store.responses import KEY_COLUMNS, NOTES, ResponseStore, keys_digest
 from erag_ray.store.schemas import RESPONSES
-from erag_ray.support.errors import InputError, JobError
+from erag_ray.support.errors import JobError
 from erag_ray.support.masking import masked, masked_message, masked_traceback
 from erag_ray.support.threads import give_way
 from erag_ray.support.user_code import RESUME_ADVICE
@@ -175,8 +175,8 @@ class ModelActor:
         self._is_stopping = False
         self._notice, self._is_idle = threading.Event(), threading.Event()
         self._is_idle.set()
-        self._fault: InputError | JobError | None = None
-        # raised with the first block: Ray would hide an error of the constructor in a message of its own
+        self._fault: Exception | None = None
+        # raised with the first block: Ray hides an error of the constructor in its own message, and starts it again
         try:
             with self._watchdog.loading(), self._counting_loads():
                 models.model_class(config.kind)  # imports torch where the model needs it
@@ -186,13 +186,9 @@ class ModelActor:
                 self.isolation.model.budget = self._budget
                 self.isolation.model.may_all_fail = may_all_fail
                 models.check_facts(self.isolation.model, self.store)
-        except (InputError, JobError) as error:
-            self._fault = error
-        except RuntimeError as error:
-            if not is_gpu_lost(error):
-                raise
-            text = f"the GPU cannot be used: {error}; {RESUME_ADVICE}"
-            self._fault = JobError(f"node {platform.node()}: {text}")
+        except Exception as error:
+            text = f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
+            self._fault = JobError(text) if is_gpu_lost(error) else error
         if coordinator is not None:
             import ray
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import ray
 
 from erag_ray.config.job import JobConfig
-from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.actor import MAX_LOADS, ModelActor
 from erag_ray.inference.cluster.gpus import gpu_names, process_environment
 from erag_ray.inference.cluster.nodes import (
     PlacementCheck,
@@ -189,7 +189,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     # a reader without a block would load its model for nothing
     num_blocks = max(-(-work.num_requests // rows), 1)
     pool = dataclasses.replace(pool, size=min(pool.size, num_blocks), most=min(pool.most, num_blocks))
-    _quiet_data()
+    _set_up_data()
     arguments = actor_arguments(work, config, job, pool)
     if config.progress:
         logger.info("%s", pool.described(nodes_alive()))
@@ -291,7 +291,7 @@ def _unusable(what: str, error: Exception) -> JobError:
     return JobError(f"{what} cannot be used: {reason}. {advice}")
 
 
-def _quiet_data() -> None:
+def _set_up_data() -> None:
     # first: importing ray.data sets the levels of its loggers
     context = ray.data.DataContext.get_current()
     logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -300,6 +300,8 @@ def _quiet_data() -> None:
         logging.getLogger(f"ray.data.{name}").setLevel(logging.CRITICAL)
     context.enable_progress_bars = False
     context.print_on_execution_start = False
+    # Ray ends an actor for good that it cannot reach while it starts, and by default the job with it
+    context.max_consecutive_actor_init_deaths = MAX_LOADS
     if NO_PROGRESS not in os.environ:
         # loading, or a block of a slow model, may take longer; `Watchdog` and `PlacementCheck` have limits for both
         context.execution_no_progress_timeout_s = -1

@@ -7,6 +7,8 @@ import os
 import pathlib
 import time
 
+import ray
+
 from erag_ray.inference import watchdog
 from erag_ray.inference.actor import ModelActor
 from erag_ray.models.echo import EchoModel
@@ -44,4 +46,16 @@ class QuickActor(ModelActor):
 
     def __init__(self, **arguments: object) -> None:
         watchdog.LOAD_SECONDS, watchdog.MIN_BATCH_SECONDS, watchdog.SLOWEST_FACTOR = 4.0, 1.0, 2
+        super().__init__(**arguments)  # type: ignore[arg-type]
+
+
+class LostActor(ModelActor):
+    """An actor that Ray ends for good while it starts, once if its store has a file ``lost``."""
+
+    def __init__(self, **arguments: object) -> None:
+        mark = pathlib.Path(str(arguments["store"]), "lost")
+        if mark.exists():
+            mark.unlink()
+            ray.kill(ray.get_runtime_context().current_actor)
+            time.sleep(SECONDS)
         super().__init__(**arguments)  # type: ignore[arg-type]
