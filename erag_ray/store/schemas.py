@@ -179,7 +179,7 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
         unique: also check that keys are unique (off for open stores, where it needs a full read).
 
     Raises:
-        ValueError: a column is missing or unknown, cannot be cast, has nulls or NaN, or a key is repeated.
+        ValueError: a column is missing or unknown, cannot be cast, has nulls, NaN or infinity, or a key is repeated.
     """
     arrow = table.to_arrow() if isinstance(table, pl.DataFrame) else table
     missing = [name for name in schema.columns.names if name not in arrow.column_names]
@@ -194,8 +194,10 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
         column = result.column(field.name)
         if pa.types.is_large_list(field.type) and pc.list_flatten(column).null_count:
             raise ValueError(f"table {schema.name}: column {field.name} holds lists with nulls in them")
-        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
-            raise ValueError(f"table {schema.name}: column {field.name} holds NaN; 'not judged' is null")
+        if pa.types.is_floating(field.type) and pc.any(pc.invert(pc.is_finite(column))).as_py():
+            raise ValueError(
+                f"table {schema.name}: column {field.name} holds NaN or infinity; 'not judged' is null"
+            )
     if unique:
         keys = pl.DataFrame(result.select(list(schema.key)))
         repeated = keys.filter(keys.is_duplicated())

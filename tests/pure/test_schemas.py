@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import polars as pl
@@ -50,6 +51,7 @@ def test_conform_gives_the_schemas_order_and_types_whatever_came_in() -> None:
         (LISTS.with_columns(extra=1), r"table runs: missing columns \[\], unknown columns \['extra'\]"),
         (LISTS.with_columns(doc_id=pl.Series(["d1", None])), "table runs: .*'doc_id' with null values"),
         (LISTS.with_columns(score=pl.Series([float("nan"), None])), "column score holds NaN"),
+        (LISTS.with_columns(score=pl.Series([None, -math.inf])), "column score holds NaN or infinity"),
         (LISTS.with_columns(rank=pl.Series([1.0, 1.5])), "table runs: .*1.5"),
         (LISTS.with_columns(rank=pl.Series([1, 2**31])), "table runs: .*2147483648"),
         (LISTS.with_columns(rank=pl.Series(["1", "second"])), "table runs: .*second"),
