@@ -79,12 +79,9 @@ def _shares(column: Floats, confidence: float, clusters: Clusters | None) -> Ite
             np.isin(column, [CELL_NAMES.index(cell) for cell in of]) for of in (event, among)
         )
         events = np.where(is_counted, is_event, np.nan)
-        share, low, high = share_of(events, confidence, clusters)
         yield {
             "cell": name,
-            "share": share,
-            "low": low,
-            "high": high,
+            **dict(zip(("share", "low", "high"), share_of(events, confidence, clusters), strict=True)),
             "num_positive": int(np.nansum(events)),
             "num_queries": int((~np.isnan(events)).sum()),
             "num_dropped": int(np.isnan(column).sum()),

@@ -21,7 +21,7 @@ from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
-from erag_ray.measures.agreement import TIE_DIGITS, mean_intervals, share_of
+from erag_ray.measures.agreement import TIE_DIGITS, score_intervals
 from erag_ray.store.schemas import QUERIES, RUNS, UTILITY, table_schema
 
 MEANS = table_schema(
@@ -35,26 +35,20 @@ UTILITY_MEANING = "utility@k: score of the reader's output with the first k docu
 
 
 def means(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
-    """MEANS of PER_QUERY and UTILITY over ``num_queries`` judged and ``num_estimated`` others, with intervals.
-
-    Of values that are all 0 or 1 the interval is Wilson's, of others the percentile bootstrap's, which is too short
-    where few questions are right or few are wrong, and has no width where all are.
-    """
+    """MEANS of PER_QUERY and UTILITY over ``num_queries`` judged and ``num_estimated`` others, with intervals."""
     rows: list[Mapping[str, object]] = []
     if not dataset.columns:
         return table_of(rows, MEANS)
-    table = np.stack([column for _, column in dataset.estimated], axis=1)
-    intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
-    for (name, column), values, interval in zip(dataset.columns, table.T, intervals, strict=True):
-        judged, counted = (int((~np.isnan(one)).sum()) for one in (column, values))
-        is_same = counted == judged or np.nanmin(values) == np.nanmax(values)
-        if judged > 1 and is_same and (np.isnan(column) | (column == 0) | (column == 1)).all():
-            # estimates that are all one value say no more than the queries that are judged
-            interval = share_of(column, settings.confidence, dataset.draws.clusters)
-        mean, low, high = interval
-        figures = {"mean": mean, "low": low, "high": high, "num_estimated": counted - judged}
-        counts = {"num_queries": judged, "num_dropped": len(column) - judged}
-        rows.append({"dataset": dataset.dataset, **name, **figures, **counts})
+    judged, known = (
+        np.stack([column for _, column in part], axis=1) for part in (dataset.columns, dataset.estimated)
+    )
+    draws = dataset.draws
+    intervals = score_intervals(judged, known, draws.weights, settings.confidence, draws.clusters)
+    counts = [(~np.isnan(table)).sum(axis=0).tolist() for table in (judged, known)]
+    for (name, column), *numbers, (mean, low, high) in zip(dataset.columns, *counts, intervals, strict=True):
+        figures = {"mean": mean, "low": low, "high": high, "num_estimated": numbers[1] - numbers[0]}
+        of_queries = {"num_queries": numbers[0], "num_dropped": len(column) - numbers[0]}
+        rows.append({"dataset": dataset.dataset, **name, **figures, **of_queries})
     return table_of(rows, MEANS)
 
 

@@ -31,14 +31,7 @@ from erag_ray.annotators.base import (
     with_passage,
 )
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
-from erag_ray.annotators.erag import (
-    closed_book_answers,
-    erag,
-    erag_facts,
-    fact_labels,
-    gain,
-    gold_likelihood,
-)
+from erag_ray.annotators.erag import closed_book_answers, erag, erag_facts, fact_labels, gain, gold_likelihood
 from erag_ray.annotators.relevance import (
     distracting,
     llm_relevance,

@@ -27,7 +27,7 @@ from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.data.runs.references import END_TO_END, REFERENCES
 from erag_ray.extensions import Extension
 from erag_ray.extras.prediction_powered import OF_LISTS, PoweredValues, estimate_all
-from erag_ray.measures.agreement import mean_intervals
+from erag_ray.measures.agreement import score_intervals
 from erag_ray.store.schemas import table_schema
 
 AUXILIARY_MEANS = table_schema(
@@ -121,11 +121,12 @@ def auxiliary_means(powered_dataset: Powered, settings: Settings) -> pl.DataFram
     dataset, estimates = powered_dataset
     if not estimates:
         return table_of(rows, AUXILIARY_MEANS)
-    columns = [dataset.columns[index] for index in estimates]
+    columns, draws = [dataset.columns[index] for index in estimates], dataset.draws
     estimated = np.stack([one.values for one in estimates.values()], axis=1)
     plain = np.stack([column for _, column in columns], axis=1)
     intervals = (
-        mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (estimated, plain)
+        score_intervals(plain, table, draws.weights, settings.confidence, draws.clusters)
+        for table in (estimated, plain)
     )
     for (name, column), one, *pair in zip(columns, estimates.values(), *intervals, strict=True):
         counts = (int(np.isfinite(column).sum()), int(np.isfinite(one.values).sum()))

@@ -14,14 +14,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
-from erag_ray.retrieve.lists import (
-    FOUND_COLUMNS,
-    QUERIES_PER_TASK,
-    SEARCHED,
-    best,
-    ranked,
-    read_found,
-)
+from erag_ray.retrieve.lists import FOUND_COLUMNS, QUERIES_PER_TASK, SEARCHED, best, ranked, read_found
 from erag_ray.retrieve.run import Indexed, Run, Sources
 from erag_ray.store import sharded_tasks
 from erag_ray.store.folder import Folder

@@ -83,13 +83,15 @@ def means(part: Part) -> Iterator[Row]:
     for name, row in part.columns.items():
         values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
         counts = counted, len(row) - counted, len(known(values)) - counted
-        judged = known(row)
-        is_same = name not in part.estimates or len({values[one] for one in known(values)}) == 1
-        if len(judged) > 1 and is_same and {row[one] for one in judged} <= {0.0, 1.0}:
-            interval = part.share([row[one] == 1 for one in judged], judged)
-        else:
-            interval = chance.mean_interval(values, part.weights, part.confidence)
-        yield (*name, *interval, *counts)
+        yield (*name, *_score_interval(part, row, values), *counts)
+
+
+def _score_interval(part: Part, row: Values, values: Values) -> Any:
+    judged, estimates = known(row), {values[one] for one in known(values)}
+    is_share = {row[one] for one in judged} <= {0.0, 1.0} and (known(values) == judged or len(estimates) == 1)
+    if len(judged) > 1 and is_share:
+        return part.share([row[one] == 1 for one in judged], judged)
+    return chance.mean_interval(values, part.weights, part.confidence)
 
 
 def _by_run(columns: Rows) -> dict[Name, dict[str, list[float | None]]]:
@@ -321,10 +323,8 @@ def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
 
 def auxiliary_means(part: Part) -> Iterator[Row]:
     for name, one in part.estimates.items():
-        intervals = (
-            chance.mean_interval(row, part.weights, part.confidence)
-            for row in (one.values, part.columns[name])
-        )
-        counts = len(known(part.columns[name])), len(known(one.values))
+        row = part.columns[name]
+        intervals = (_score_interval(part, row, values) for values in (one.values, row))
+        counts = len(known(row)), len(known(one.values))
         figures = itertools.chain(*intervals)
         yield (*name, part.world.config["auxiliary"], *figures, one.slope, one.correlation, *counts)

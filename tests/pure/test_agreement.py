@@ -153,6 +153,33 @@ def test_mean_of_one_query_has_no_interval() -> None:
     ]
 
 
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("judged", "estimates", "is_wilson"),
+    [
+        ([0, 0, 1, NAN], [0, 0, 1, NAN], True),
+        ([0, 0, NAN, NAN], [0, 0, 0, 0], True),
+        ([0, 1, NAN, NAN], [0.1, 0.9, 0.3, 0.7], False),
+        ([1 / 3, 1 / 3, 1 / 3, NAN], [1 / 3] * 4, False),
+    ],
+)
+def test_scores_of_0_and_1_have_the_interval_of_a_share(
+    judged: list[float], estimates: list[float], is_wilson: bool
+) -> None:
+    columns, weights = np.array([[judged], [estimates]], float).swapaxes(1, 2), agreement.resample_weights(4)
+    (bootstrap,) = agreement.mean_intervals(columns[1], weights)
+    for clusters in (None, np.array([0, 0, 1, 1])):
+        expected = agreement.share_of(columns[0, :, 0], 0.95, clusters) if is_wilson else bootstrap
+        assert agreement.score_intervals(*columns, weights, 0.95, clusters) == [expected]
+
+
+def test_one_verdict_by_two_of_three_people_is_two_thirds_without_an_interval() -> None:
+    columns = np.array([[2 / 3], [NAN], [NAN]]), np.full((3, 1), 2 / 3)
+    assert agreement.score_intervals(*columns, agreement.resample_weights(3), 0.95) == [(2 / 3, None, None)]
+
+
 def test_difference_is_paired() -> None:
     # b is a less 0.1 everywhere: however the queries are drawn, the difference is 0.1
     a = np.random.default_rng(0).random(40)

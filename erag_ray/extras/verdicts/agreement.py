@@ -21,12 +21,12 @@ from erag_ray.extras.prediction_powered import estimate_all
 from erag_ray.measures.agreement import (
     MAX_UNDEFINED_SHARE,
     TIE_DIGITS,
+    Clusters,
     Interval,
     Weights,
-    mean_intervals,
     percentiles,
     resample_weights,
-    share_of,
+    score_intervals,
 )
 from erag_ray.measures.scores import ENGLISH, in_language, is_language_score, score_named, score_outputs
 from erag_ray.store.schemas import COUNT, FLAG, LIST_OUTPUTS, REPEATS, STRING, VALUE, table_schema
@@ -254,7 +254,7 @@ def _row(evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, value
     settings, questions = evaluation.settings, items["query_id"].unique().sort()
     numbers = items["query_id"].rank("dense").to_numpy().astype(np.int64) - 1
     statistic = kappa if row["statistic"] == "kappa" else alpha
-    weights = _weights(settings, questions)
+    weights, _ = _draws(settings, questions)
     value, low, high = with_interval(statistic, values, numbers, weights, settings.confidence)
     why = ALL_AGREE if value == 1 else NO_INTERVAL
     reason = why if low is None and len(questions) > 1 else None
@@ -263,13 +263,13 @@ def _row(evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, value
     return {**row, "value": value, "low": low, "high": high, **counts, "reason": reason}
 
 
-def _weights(settings: Settings, query_ids: pl.Series) -> Weights:
-    """Return the bootstrap weights of these questions, by cluster if the job has some."""
+def _draws(settings: Settings, query_ids: pl.Series) -> tuple[Weights, Clusters | None]:
+    """Return the bootstrap weights of these questions, and their clusters if the job has some."""
     numbers = None
     if settings.clusters is not None:
         first = with_first(pl.DataFrame({"query_id": query_ids}), settings.clusters)["first"]
         numbers = first.rank("dense").to_numpy().astype(np.int64) - 1
-    return resample_weights(len(query_ids), settings.num_resamples, settings.seed, numbers)
+    return resample_weights(len(query_ids), settings.num_resamples, settings.seed, numbers), numbers
 
 
 def make_means(evaluation: Evaluation, _: StageProgress) -> Iterable[pl.DataFrame]:
@@ -292,11 +292,9 @@ def make_means(evaluation: Evaluation, _: StageProgress) -> Iterable[pl.DataFram
 def _corrected(settings: Settings, rows: pl.DataFrame) -> Row:
     verdicts = rows["verdict"].fill_null(np.nan).to_numpy()
     estimates = estimate_all(verdicts, rows["value"].to_numpy()).values
-    weights = _weights(settings, rows["query_id"])
-    [interval] = mean_intervals(estimates[:, None], weights, settings.confidence)
-    if not np.ptp(estimates):
-        # resamples of equal values are equal, however few they are
-        interval = share_of(verdicts, settings.confidence)
+    weights, clusters = _draws(settings, rows["query_id"])
+    columns = (verdicts[:, None], estimates[:, None])
+    [interval] = score_intervals(*columns, weights, settings.confidence, clusters)
     within = (None if end is None else min(max(end, 0.0), 1.0) for end in interval)
     return {
         "judged": rows["verdict"].mean(),

@@ -25,6 +25,7 @@ from erag_ray.measures.agreement.intervals import (
     percentiles,
     resample_weights,
     round_up,
+    score_intervals,
     share_of,
     wilson_interval,
 )
@@ -37,5 +38,5 @@ __all__ = [
     "Weights", "agree", "agree_over_runs", "by_cluster", "difference_of", "effect_size", "holm",
     "mean_intervals", "paired_differences", "paired_test", "percentiles", "permutation_p_values",
     "permutations", "permutations_among", "resample_weights", "resampled_agreement", "round_up",
-    "share_of", "wilson_interval",
+    "score_intervals", "share_of", "wilson_interval",
 ]  # fmt: skip

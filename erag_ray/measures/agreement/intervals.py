@@ -78,6 +78,29 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     return intervals
 
 
+def score_intervals(
+    judged: Floats, estimates: Floats, weights: Weights, confidence: float, clusters: Clusters | None = None
+) -> list[Interval]:
+    """Return `mean_intervals` of ``estimates``; Wilson's of scores of 0 and 1, where the bootstrap's is too short.
+
+    Args:
+        judged: [num_queries, num_columns]; NaN: not judged. Of one judged query there is no interval.
+        estimates: the same, with estimates for other queries; if all are one value, they say no more than ``judged``.
+        weights: see `mean_intervals`.
+        confidence: coverage of the intervals.
+        clusters: see `share_of`.
+    """
+    intervals = mean_intervals(estimates, weights, confidence)
+    for index, (column, values) in enumerate(zip(judged.T, estimates.T, strict=True)):
+        scores, values = column[~np.isnan(column)], values[~np.isnan(values)]
+        is_plain = len(scores) == len(values) or not np.ptp(values)
+        if len(scores) < 2:
+            intervals[index] = intervals[index][0], None, None
+        elif is_plain and ((scores == 0) | (scores == 1)).all():
+            intervals[index] = share_of(column, confidence, clusters)
+    return intervals
+
+
 def share_of(events: Floats, confidence: float, clusters: Clusters | None = None) -> Interval:
     """Return the share of queries with an event, and its Wilson interval.
 

@@ -8,13 +8,7 @@ import itertools
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from erag_ray.models.local.word_cache import (
-    Encode,
-    Ids,
-    WordCache,
-    normalizer_of,
-    splits_at_blanks,
-)
+from erag_ray.models.local.word_cache import Encode, Ids, WordCache, normalizer_of, splits_at_blanks
 from erag_ray.prompts.prompt import Piece, cut, lengths_of
 from erag_ray.prompts.request import Form, Request
 
