@@ -126,19 +126,13 @@ class World:
             tiny.run(run).write_text("".join(rows))
         register_function(read, "reader", "1")
         register_function(grade, "judge", "1")
+        limits = {"num_queries": self.judge_queries, "depth": self.judge_depth}
         given = {
             "runs": {run: str(tiny.run(run)) for run in self.lists},
             "reader": ReaderConfig(kind="function", model="reader", revision="1"),
             "annotators": list(self.annotators),
             "reader_queries": self.reader_queries,
-            "judge": JudgeConfig(
-                kind="function",
-                model="judge",
-                revision="1",
-                scale="grades",
-                num_queries=self.judge_queries,
-                depth=self.judge_depth,
-            ),
+            "judge": JudgeConfig(kind="function", model="judge", revision="1", scale="grades", **limits),
             "end_to_end_depths": list(DEPTHS),
             "depth": max(DEPTHS),
             "measures": ["P", "R", "nDCG", "Success"],

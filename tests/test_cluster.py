@@ -16,13 +16,14 @@ from scripts import import_script
 
 ROOT = pathlib.Path(__file__).parent.parent
 # file -> where the machine's type stands, and the type: 96 vCPU and 8 x A100 each (the clouds' own specifications)
+GCP = "jobs/cluster/gcp.yaml"
 MACHINES = {
     "cluster.yaml": ("InstanceType", "p4d.24xlarge"),
-    "jobs/cluster/gcp.yaml": ("machineType", "a2-highgpu-8g"),
+    GCP: ("machineType", "a2-highgpu-8g"),
 }
 
 
-LINES_TO_CHANGE = {"cluster.yaml": 3, "jobs/cluster/gcp.yaml": 2}
+LINES_TO_CHANGE = {"cluster.yaml": 3, GCP: 2}
 
 # CUDA -> the driver that NVIDIA's release notes name for the first release of that toolkit on Linux
 DRIVER_OF_CUDA = {
@@ -167,7 +168,7 @@ def test_the_drivers_fit_what_is_installed(name: str) -> None:
     [
         ("cluster.yaml", r" +ImageId: .*\n", "", {"no known driver: None"}),
         (
-            "jobs/cluster/gcp.yaml",
+            GCP,
             "common-cu129-ubuntu-2204-nvidia-580",
             "common-cu124",
             {
@@ -175,12 +176,7 @@ def test_the_drivers_fit_what_is_installed(name: str) -> None:
                 "faiss-gpu (CUDA 12.9) needs driver 575.51.03, common-cu124 has 550.54.14",
             },
         ),
-        (
-            "jobs/cluster/gcp.yaml",
-            "nvidia-580",
-            "nvidia-000",
-            {"no known driver: common-cu129-ubuntu-2204-nvidia-000"},
-        ),
+        (GCP, "nvidia-580", "nvidia-000", {"no known driver: common-cu129-ubuntu-2204-nvidia-000"}),
     ],
 )
 def test_a_driver_that_does_not_fit_is_found(

@@ -82,18 +82,10 @@ ANY: dict[str, Callable[[bytes], bytes]] = {
     "no keys": lambda data: b"{}",
     "deep": lambda data: b"[" * 100_000,
 }
+WRONG = {"parts": [None, ["part-00000.parquet"]], "config": [None, []], "inputs": ["none"], "num_rows": ["2"]}
 OF_TABLES = [
-    without("parts"),
-    without("config"),
-    without("inputs"),
-    without("num_rows"),
-    without("table"),
-    wrong("parts", None),
-    wrong("parts", ["part-00000.parquet"]),
-    wrong("config", None),
-    wrong("config", []),
-    wrong("inputs", "none"),
-    wrong("num_rows", "2"),
+    *map(without, (*WRONG, "table")),
+    *(wrong(name, value) for name, values in WRONG.items() for value in values),
     wrong("table", "another"),
     changed,
 ]

@@ -31,6 +31,7 @@ from erag_ray.support.errors import InputError
 
 ask = functools.partial(qa, key="guid", question_type=1)
 page = functools.partial(article, source="wikipedia", news_category=None)
+KLUE = '{"data": [{"title": "a", "paragraphs": [{"qas": [{%s}]}]}]}'
 ARTICLES = [
     page(
         "가람시",
@@ -86,22 +87,15 @@ def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) ->
     [
         ('{"data": [', "cannot be read"),
         ('{\n "data": 3}', 'it has no list "data" of objects'),
-        (
-            '{"data": [{"title": "a", "paragraphs": [{"qas": [{"question": "q", "answers": []}]}]}]}',
-            "guid is missing",
-        ),
+        (KLUE % '"question": "q", "answers": []', "guid is missing"),
         ('{"data": [{"title": "a", "paragraphs": 3}]}', "paragraphs is 3; it must be a list of objects"),
         (
-            '{"data": [{"title": "a", "paragraphs": [{"qas": [{"guid": "g", "question": "q", "answers": [{"text": 3}, '
-            '{"text": "b"}]}]}]}]}',
+            KLUE % '"guid": "g", "question": "q", "answers": [{"text": 3}, {"text": "b"}]',
             ":1: answer 3 must be a string",
         ),
         ("[" * 100_000, "maximum recursion depth"),
         ('{"data": [{"title": "\\ud800"}]}', "holds half of a surrogate pair"),
-        (
-            '{"data": [{"title": "a", "paragraphs": [{"qas": [{"guid": "g", "question": "q", "answers": []}]}]}]}',
-            "has no answer",
-        ),
+        (KLUE % '"guid": "g", "question": "q", "answers": []', "has no answer"),
     ],
 )
 def test_what_is_wrong_with_a_klue_file_is_named(klue: pathlib.Path, content: str, named: str) -> None:

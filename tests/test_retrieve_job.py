@@ -400,10 +400,7 @@ HTTP = {"kind": "http", "revision": "1", "url": "http://c"}
     [
         ({"kind": "rrf", "of": ["bm25"]}, "of: rrf needs at least two runs"),
         ({"kind": "rerank", "of": ["bm25"]}, "model: rerank needs a model or by, one of the two"),
-        (
-            {"kind": "rerank", "of": ["bm25"], "by": "x", "model": "y"},
-            "model: rerank needs a model or by, one of the two",
-        ),
+        ({"kind": "rerank", "of": ["bm25"], "by": "x", "model": "y"}, "a model or by, one of the two"),
         ({"kind": "rerank", "of": [], "by": "x"}, "of: rerank needs the one run to score again"),
         ({"kind": "dense"}, "model: dense needs one"),
         ({"kind": " "}, "kind is blank"),

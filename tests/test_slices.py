@@ -112,17 +112,7 @@ def write(folder: pathlib.Path, *metas: object) -> pathlib.Path:
 
 
 def test_values_are_texts_as_those_of_where(tmp_path: pathlib.Path) -> None:
-    metas = [
-        {"hops": 2},
-        {"hops": "2"},
-        {"hops": True},
-        {"hops": None},
-        {"hops": " "},
-        {},
-        ...,
-        "flat",
-        {"hops": [1]},
-    ]
+    metas = [*({"hops": value} for value in (2, "2", True, None, " ")), {}, ..., "flat", {"hops": [1]}]
     loaded = without_errors(load_queries, write(tmp_path, *metas), slices=["meta.hops", "meta.hops"])
     assert loaded.slices["slice"].unique().to_list() == ["meta.hops"]
     assert loaded.slices["value"].to_list() == ["2", "2", "true", *["(none)"] * 5, "[1]"]

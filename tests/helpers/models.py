@@ -20,7 +20,6 @@ from erag_ray.models.local.memory import BatchLimits, Limits
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.base import Case, Kind
-from erag_ray.prompts.prompt import FAMILIES
 from erag_ray.prompts.request import Form, Passage, Request
 
 TEXT = """The river Tessel rises in the hills above Marn and flows north to the sea. Who built the first bridge over it?
@@ -28,6 +27,7 @@ The lighthouse at Skerry Point was lit in 1874; its lamp burned whale oil. When 
 and became a surgeon. question: title: context: Question: Answer: Passage: Read the passages and answer the question
 with a few words. yes no SUPPORTS REFUTES 1 2 3 4 5 6 7 8 9 0 < > | / _ ( ) , ; . ! - extra id end start im user s"""
 WORDS = TEXT.split()
+VOCABULARY = pathlib.Path(__file__).parents[1] / "golden" / "vocabulary.txt"
 END, START, TOOL = "<|end|>", "<|start|>", "<tool>"
 CHAT_TEMPLATE = (
     "{{ '<|start|>system\nYou are brief. Today is ' + strftime_now('%d %b %Y') + '.<|end|>\n' }}"
@@ -90,7 +90,8 @@ def causal_tokenizer(
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    texts = [TEXT, "one\n\n\ntwo", *(str(family) for family in FAMILIES.values())]
+    # prompts as they were: thresholds of tests depend on the vocabulary
+    texts = [TEXT, "one\n\n\ntwo", *VOCABULARY.read_text().splitlines()]
     made.train_from_iterator([*texts * 3, *list(words) * 50], trainer)
     made.add_tokens([TOOL])
     known = {"eos_token": END, "bos_token": START, **settings}

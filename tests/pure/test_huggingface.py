@@ -96,11 +96,7 @@ QA = {"question": "q", "answers": "a"}
 @pytest.mark.parametrize(
     ("row", "fields", "message"),
     [
-        (
-            {"q": "x", "a": None},
-            {"question": "query"},
-            r"question_fields\.question: no field query; .* q, a$",
-        ),
+        ({"q": "x", "a": None}, {"question": "query"}, r"_fields\.question: no field query; .* q, a$"),
         ({"q": "x", "a": "Ann"}, {"question": "q", "answers": "a.text"}, "answers: no field a.text"),
         ({"q": 5, "a": "Ann"}, QA, "question is 5; it must be a string"),
         ({"q": "x", "a": 5}, QA, "answer 5 must be a string"),

@@ -135,12 +135,7 @@ def test_an_id_is_read_under_all_its_keys_at_every_door(
         ({"id": float("nan")}, "id is nan; it must be a string or a whole number"),
         ({"doc_id": 1e300}, "doc_id is 1e+300; it must be a string or a whole number"),
         ({"id": 3, "docno": 4}, "several ids: id"),
-        ({"chunk_id": "c7"}, "chunk_id"),
-        ({"nodeId": "c7"}, "nodeId"),
-        ({"uuid": "c7"}, "uuid"),
-        ({"uid": "c7"}, "uid"),
-        ({"doc": "c7"}, "doc"),
-        ({"documentKey": "c7"}, "documentKey"),
+        *(({key: "c7"}, key) for key in ("chunk_id", "nodeId", "uuid", "uid", "doc", "documentKey")),
     ],
 )
 def test_what_is_no_id_or_under_an_unknown_key_is_refused_at_every_door(

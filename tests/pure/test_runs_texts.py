@@ -98,21 +98,14 @@ def test_a_list_that_found_nothing_keeps_its_latency(tmp_path: pathlib.Path, for
 
 
 def test_json_lines_of_lists_are_known_by_their_fields(tmp_path: pathlib.Path) -> None:
+    first, second = (
+        {"doc_id": "d1", "title": "Marn", "text": "Ann built it."},
+        {"doc_id": "d2", "text": "Bob sold it."},
+    )
     path = write(
         tmp_path / "run.jsonl",
-        {
-            "query_id": "q2",
-            "documents": [{"doc_id": "d1", "title": "Marn", "text": "Ann built it."}],
-            "seconds": 0.5,
-        },
-        {
-            "query_id": "q1",
-            "seconds": 0.25,
-            "documents": [
-                {"doc_id": "d1", "title": "Marn", "text": "Ann built it.", "score": 3},
-                {"doc_id": "d2", "text": "Bob sold it."},
-            ],
-        },
+        {"query_id": "q2", "documents": [first], "seconds": 0.5},
+        {"query_id": "q1", "seconds": 0.25, "documents": [{**first, "score": 3}, second]},
         {"query_id": "q3", "documents": []},
     )
     entries = loaded(path)
