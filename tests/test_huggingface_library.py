@@ -77,16 +77,11 @@ def test_features_beyond_json_do_not_stop_a_job(library: Any, tmp_path: pathlib.
     import datetime
     import decimal
 
-    rows = pl.DataFrame(
-        {
-            "question": ["who?"],
-            "answers": [["Ann"]],
-            "id": [1],
-            "day": [datetime.date(2026, 11, 25)],
-            "price": [decimal.Decimal("1.50")],
-            "picture": [b"\x89PNG"],
-            "score": [float("nan")],
-        }
+    rows = pl.DataFrame({"question": ["who?"], "answers": [["Ann"]], "id": [1]}).with_columns(
+        day=pl.lit(datetime.date(2026, 11, 25)),
+        price=pl.lit(decimal.Decimal("1.50")),
+        picture=pl.lit(b"\x89PNG"),
+        score=pl.lit(float("nan")),
     )
     (tmp_path / "folder").mkdir()
     rows.write_parquet(tmp_path / "folder" / "train.parquet")

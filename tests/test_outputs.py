@@ -52,22 +52,13 @@ def described(
     lists = pl.DataFrame(
         {"kind": "single_document", "depth": 1, "query_id": ids, "doc_ids": [["x"]] * len(ids)}
     )
+    keys = {"model": "m", "question_key": range(len(ids)), "passages_key": 1}
     requests = pl.DataFrame(
-        {
-            "kind": "answer",
-            "query_id": ids,
-            "doc_ids": [["x"]] * len(ids),
-            "model": "m",
-            "reader": "r",
-            "question_key": range(len(ids)),
-            "passages_key": 1,
-        }
+        {"kind": "answer", "query_id": ids, "doc_ids": [["x"]] * len(ids), "reader": "r", **keys}
     )
     responses = pl.DataFrame(
         {
-            "model": "m",
-            "question_key": range(len(ids)),
-            "passages_key": 1,
+            **keys,
             "output": outputs,
             "logprobs": [[]] * len(ids),
             "num_answer_tokens": [[]] * len(ids),

@@ -532,7 +532,7 @@ def test_missing_and_wrong_settings_are_refused_and_no_key_is_repeated(
     [
         (
             {"price_per_million": {"input": math.nan, "output": 1.0}},
-            "price_per_million.input: expected a number, got nan",
+            "million.input: expected a number, got nan",
         ),
         ({"price_per_million": {"input": 1.0}}, "must have a price for output"),
         ({"price_per_million": {"inputs": 1.0}}, "has the keys input, output, cached_input, not inputs"),

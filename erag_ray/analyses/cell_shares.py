@@ -75,17 +75,11 @@ def _shares(column: Floats, confidence: float, clusters: Clusters | None) -> Ite
     """Yield each cell or rate, its share with the interval, and the counts behind it."""
     cells = {name: ((name,), CELL_NAMES) for name in CELL_NAMES}
     for name, (event, among) in {**cells, **RATES}.items():
-        is_event, is_counted = (
-            np.isin(column, [CELL_NAMES.index(cell) for cell in of]) for of in (event, among)
-        )
+        is_event, is_counted = (np.isin(column, [*map(CELL_NAMES.index, of)]) for of in (event, among))
         events = np.where(is_counted, is_event, np.nan)
-        yield {
-            "cell": name,
-            **dict(zip(("share", "low", "high"), share_of(events, confidence, clusters), strict=True)),
-            "num_positive": int(np.nansum(events)),
-            "num_queries": int((~np.isnan(events)).sum()),
-            "num_dropped": int(np.isnan(column).sum()),
-        }
+        counts = np.nansum(events), (~np.isnan(events)).sum(), np.isnan(column).sum()
+        figures = (name, *share_of(events, confidence, clusters), *map(int, counts))
+        yield dict(zip(CELL_SHARES.columns.names[-7:], figures, strict=True))
 
 
 def show(view: View) -> Iterator[Part]:

@@ -36,19 +36,18 @@ UTILITY_MEANING = "utility@k: score of the reader's output with the first k docu
 
 def means(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
     """MEANS of PER_QUERY and UTILITY over ``num_queries`` judged and ``num_estimated`` others, with intervals."""
-    rows: list[Mapping[str, object]] = []
     if not dataset.columns:
-        return table_of(rows, MEANS)
+        return MEANS.empty()
     judged, known = (
         np.stack([column for _, column in part], axis=1) for part in (dataset.columns, dataset.estimated)
     )
     draws = dataset.draws
     intervals = score_intervals(judged, known, draws.weights, settings.confidence, draws.clusters)
-    counts = [(~np.isnan(table)).sum(axis=0).tolist() for table in (judged, known)]
-    for (name, column), *numbers, (mean, low, high) in zip(dataset.columns, *counts, intervals, strict=True):
-        figures = {"mean": mean, "low": low, "high": high, "num_estimated": numbers[1] - numbers[0]}
-        of_queries = {"num_queries": numbers[0], "num_dropped": len(column) - numbers[0]}
-        rows.append({"dataset": dataset.dataset, **name, **figures, **of_queries})
+    counts = zip(*((~np.isnan(table)).sum(axis=0).tolist() for table in (judged, known)), strict=True)
+    rows = [
+        (dataset.dataset, *name.values(), *interval, num, len(column) - num, of_all - num)
+        for (name, column), interval, (num, of_all) in zip(dataset.columns, intervals, counts, strict=True)
+    ]
     return table_of(rows, MEANS)
 
 

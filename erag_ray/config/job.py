@@ -184,7 +184,7 @@ class JobConfig(ReportConfig, PassageKeys, QuestionKeys):
     """Number of documents of other questions that are put before or after a list."""
 
     num_resamples: Annotated[Whole, Field(ge=100)] = 1000
-    """Bootstrap resamples of the questions behind each interval."""
+    """Bootstrap resamples of the questions behind intervals, such as those of agreement."""
 
     confidence: Annotated[Number, Field(gt=0, lt=1)] = 0.95
     """Coverage of the intervals."""

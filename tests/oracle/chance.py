@@ -147,20 +147,24 @@ def permutation_p(name: str, x: Array, y: Array, orders: Array) -> float:
     return (int((np.abs(found) >= abs(observed)).sum()) + 1) / (len(orders) + 1)
 
 
-def wilson(events: Sequence[bool], confidence: float, clusters: Clusters = None) -> tuple[float | None, ...]:
-    """The share of events, and the interval of as many independent questions as have its variance (Kish 1965)."""
-    if not (count := len(events)):
+def wilson(values: Sequence[float], confidence: float, clusters: Clusters = None) -> tuple[float | None, ...]:
+    """The mean of values from 0 to 1, and the interval of as many events as have its variance (Kish 1965)."""
+    if not (count := len(values)):
         return None, None, None
-    share, size = sum(events) / count, float(count)
+    share, size = mean(values), float(count)
+    plain = share * (1 - share)
+    if not {*values} <= {0.0, 1.0}:
+        if len({*values}) == 1:
+            return share, share, share
+        size *= plain / mean([(value - share) ** 2 for value in values])
     if clusters is not None:
         number = len({*clusters})
         sums = [
-            math.fsum(event - share for event, at in zip(events, clusters, strict=True) if at == one)
+            math.fsum(value - share for value, at in zip(values, clusters, strict=True) if at == one)
             for one in {*clusters}
         ]
         variance = number / max(1, number - 1) * math.fsum(one * one for one in sums) / count
-        plain = share * (1 - share)
-        size = min(count, count * plain / variance) if variance and plain else number
+        size = min(size, count * plain / variance) if variance and plain else size * number / count
     z = float(stats.norm.ppf((1 + confidence) / 2))
     middle = share + z * z / (2 * size)
     half = z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)

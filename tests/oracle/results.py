@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,9 +59,9 @@ class Part:
     def clusters_at(self, places: list[int]) -> chance.Clusters:
         return None if self.clusters is None else [self.clusters[one] for one in places]
 
-    def share(self, events: list[bool], places: list[int]) -> tuple[float | None, ...]:
-        """The share of events at these places, and its interval."""
-        return chance.wilson(events, self.confidence, self.clusters_at(places))
+    def share(self, values: Sequence[float], places: list[int]) -> tuple[float | None, ...]:
+        """The mean of these values from 0 to 1, such as events, at these places, and its interval."""
+        return chance.wilson(values, self.confidence, self.clusters_at(places))
 
 
 def parts_of(world: World, columns: Columns) -> list[Part]:
@@ -88,9 +88,9 @@ def means(part: Part) -> Iterator[Row]:
 
 def _score_interval(part: Part, row: Values, values: Values) -> Any:
     judged, estimates = known(row), {values[one] for one in known(values)}
-    is_share = {row[one] for one in judged} <= {0.0, 1.0} and (known(values) == judged or len(estimates) == 1)
+    is_share = all(0 <= row[one] <= 1 for one in judged) and (known(values) == judged or len(estimates) == 1)
     if len(judged) > 1 and is_share:
-        return part.share([row[one] == 1 for one in judged], judged)
+        return part.share([row[one] for one in judged], judged)
     return chance.mean_interval(values, part.weights, part.confidence)
 
 

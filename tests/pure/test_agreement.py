@@ -145,12 +145,10 @@ def test_tau_b_stays_exact_where_float32_would_not() -> None:
 
 
 def test_mean_of_one_query_has_no_interval() -> None:
-    assert agreement.mean_intervals(np.array([[0.3]]), agreement.resample_weights(1, 10)) == [
-        (0.3, None, None)
-    ]
-    assert agreement.mean_intervals(np.empty((0, 1)), agreement.resample_weights(0, 10)) == [
-        (None, None, None)
-    ]
+    for values in ([0.3], []):
+        weights = agreement.resample_weights(len(values), 10)
+        (interval,) = agreement.mean_intervals(np.array(values).reshape(-1, 1), weights)
+        assert interval == (values[0] if values else None, None, None)
 
 
 NAN = float("nan")
@@ -162,10 +160,11 @@ NAN = float("nan")
         ([0, 0, 1, NAN], [0, 0, 1, NAN], True),
         ([0, 0, NAN, NAN], [0, 0, 0, 0], True),
         ([0, 1, NAN, NAN], [0.1, 0.9, 0.3, 0.7], False),
-        ([1 / 3, 1 / 3, 1 / 3, NAN], [1 / 3] * 4, False),
+        ([1 / 3, 0.5, 1 / 3, NAN], [1 / 3, 0.5, 1 / 3, NAN], True),
+        ([-0.1, 0.5, 1 / 3, NAN], [-0.1, 0.5, 1 / 3, NAN], False),
     ],
 )
-def test_scores_of_0_and_1_have_the_interval_of_a_share(
+def test_scores_from_0_to_1_have_wilsons_interval(
     judged: list[float], estimates: list[float], is_wilson: bool
 ) -> None:
     columns, weights = np.array([[judged], [estimates]], float).swapaxes(1, 2), agreement.resample_weights(4)
@@ -173,6 +172,22 @@ def test_scores_of_0_and_1_have_the_interval_of_a_share(
     for clusters in (None, np.array([0, 0, 1, 1])):
         expected = agreement.share_of(columns[0, :, 0], 0.95, clusters) if is_wilson else bootstrap
         assert agreement.score_intervals(*columns, weights, 0.95, clusters) == [expected]
+
+
+def test_intervals_of_graded_scores_hold_what_they_promise() -> None:
+    generator, weights, held = np.random.default_rng(0), agreement.resample_weights(30, 400), np.zeros(2)
+    for _ in range(1000):
+        scores = np.where(generator.random(30) < 0.05, 0.3, 0.0)
+        intervals = agreement.share_of(scores, 0.95), *agreement.mean_intervals(scores[:, None], weights)
+        held += [low <= 0.05 * 0.3 <= high for _, low, high in intervals]  # type: ignore[operator]
+    assert held[1] < 850 < 930 < held[0]
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=30))
+def test_an_interval_is_in_the_range_of_its_scores_and_holds_their_mean(scores: list[float]) -> None:
+    for clusters in (None, np.arange(len(scores)) // 2):
+        mean, low, high = agreement.share_of(np.array(scores), 0.95, clusters)
+        assert [*sorted([0.0, low, mean, high, 1.0])] == pytest.approx([0.0, low, mean, high, 1.0], abs=1e-12)
 
 
 def test_one_verdict_by_two_of_three_people_is_two_thirds_without_an_interval() -> None:

@@ -81,7 +81,7 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
 def score_intervals(
     judged: Floats, estimates: Floats, weights: Weights, confidence: float, clusters: Clusters | None = None
 ) -> list[Interval]:
-    """Return `mean_intervals` of ``estimates``; Wilson's of scores of 0 and 1, where the bootstrap's is too short.
+    """Return (mean, low, high) of each column: `share_of` of scores from 0 to 1, of others `mean_intervals`.
 
     Args:
         judged: [num_queries, num_columns]; NaN: not judged. Of one judged query there is no interval.
@@ -96,37 +96,48 @@ def score_intervals(
         is_plain = len(scores) == len(values) or not np.ptp(values)
         if len(scores) < 2:
             intervals[index] = intervals[index][0], None, None
-        elif is_plain and ((scores == 0) | (scores == 1)).all():
+        elif is_plain and ((scores >= 0) & (scores <= 1)).all():
             intervals[index] = share_of(column, confidence, clusters)
     return intervals
 
 
-def share_of(events: Floats, confidence: float, clusters: Clusters | None = None) -> Interval:
-    """Return the share of queries with an event, and its Wilson interval.
+def share_of(values: Floats, confidence: float, clusters: Clusters | None = None) -> Interval:
+    """Return the mean of values from 0 to 1, such as the share of queries with an event, and its Wilson interval.
+
+    The interval is that of as many independent events as have the variance of the mean (Kish 1965). The bootstrap's is
+    too short where most values are near 0 or near 1.
 
     Args:
-        events: [num_queries], 0 or 1; NaN: does not count.
+        values: [num_queries]; NaN: does not count.
         confidence: coverage of the interval.
-        clusters: the interval is that of as many independent queries as have this variance of the share (Kish 1965);
-            without any variance, of one query a cluster. None: each query by itself.
+        clusters: if their sums do not vary, the interval is that of one query a cluster. None: each query by itself.
     """
-    is_judged = ~np.isnan(events)
-    judged = events[is_judged]
-    positive, count = int(judged.sum()), len(judged)
-    if clusters is None or not count:
-        return wilson_interval(positive, count, confidence)
-    _, numbers = np.unique(clusters[is_judged], return_inverse=True)
-    sums = np.bincount(numbers, weights=judged - positive / count)
-    num_clusters = len(sums)
-    variance = num_clusters / max(1, num_clusters - 1) * float(sums @ sums) / count
-    plain = positive / count * (1 - positive / count)
-    independent = num_clusters if not variance or not plain else min(count, count * plain / variance)
-    return wilson_interval(positive, count, confidence, independent)
+    is_judged = ~np.isnan(values)
+    judged = values[is_judged]
+    total, count = float(judged.sum()), len(judged)
+    if not count:
+        return None, None, None
+    mean = total / count
+    is_event = ((judged == 0) | (judged == 1)).all()
+    if not is_event and not np.ptp(judged):
+        return mean, mean, mean
+    deviations, plain, number = judged - mean, mean * (1 - mean), count
+    variance = plain if is_event else float(deviations @ deviations) / count
+    if clusters is not None:
+        _, numbers = np.unique(clusters[is_judged], return_inverse=True)
+        sums = np.bincount(numbers, weights=deviations)
+        number = len(sums)
+        of_clusters = number / max(1, number - 1) * float(sums @ sums) / count
+        if of_clusters and plain:
+            number, variance = count, max(variance, of_clusters)
+    return wilson_interval(
+        total, count, confidence, number if variance == plain else number * plain / variance
+    )
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def wilson_interval(
-    positive: int, count: int, confidence: float, independent: float | None = None
+    positive: float, count: int, confidence: float, independent: float | None = None
 ) -> Interval:
     """Return (share, low, high) by Wilson (1927), with the arithmetic of scipy's ``BinomTestResult.proportion_ci``.
 
