@@ -92,6 +92,14 @@ def ends(resampled: Array, confidence: float) -> tuple[float | None, float | Non
     return float(low), float(high)
 
 
+def agreement_ends(
+    name: str, x: Array, y: Array, weights: Array, confidence: float
+) -> tuple[float | None, ...]:
+    """Of a value of 1 or -1, which all resamples have, there is no interval."""
+    is_perfect = abs(of_all(name, x, y) or 0) > 1 - 1e-9
+    return (None, None) if is_perfect else ends(statistic_of(name, x, y, weights), confidence)
+
+
 def mean_interval(row: Values, weights: Array, confidence: float) -> tuple[float | None, ...]:
     """Mean and interval of the values; no interval with one."""
     places = known(row)
@@ -154,7 +162,7 @@ def wilson(values: Sequence[float], confidence: float, clusters: Clusters = None
     share, size = mean(values), float(count)
     plain = share * (1 - share)
     if not {*values} <= {0.0, 1.0}:
-        if len({*values}) == 1:
+        if max(values) - min(values) < 1e-10:
             return share, share, share
         size *= plain / mean([(value - share) ** 2 for value in values])
     if clusters is not None:

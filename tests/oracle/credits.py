@@ -129,12 +129,16 @@ def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
             places = [place for place, one in enumerate(judged) if one.query_id == name]
             if (value := chance.of_all(statistic, x[places], y[places])) is not None:
                 of_lists[name] = value
-        row = chance.mean_interval([of_lists.get(one) for one in part.ids], part.weights, part.confidence)
+        halves = {one: (value + 1) / 2 for one, value in of_lists.items()}
+        clusters = part.clusters_at([part.ids.index(one) for one in halves])
+        interval = chance.wilson([*halves.values()], part.confidence, clusters)
+        row = [None if end is None else 2 * end - 1 for end in interval[: 3 if len(halves) > 1 else 1]]
+        row += [None] * (3 - len(row))
         num = sum(one.query_id in of_lists for one in judged)
         yield (statistic, "lists", *row, len(of_lists), num, len(group) - len(judged), not of_lists)
         of_all, ends = chance.of_all(statistic, x, y), (None, None)
         if of_all is not None:
-            ends = chance.ends(chance.statistic_of(statistic, x, y, weights), part.confidence)  # type: ignore[assignment]
+            ends = chance.agreement_ends(statistic, x, y, weights, part.confidence)  # type: ignore[assignment]
         counts = len({one.query_id for one in judged}), len(judged), len(group) - len(judged)
         yield (statistic, "documents", of_all, *ends, *counts, ends[0] is None)
 

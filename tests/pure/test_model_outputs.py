@@ -217,10 +217,7 @@ def test_what_is_not_an_answer_is_an_error_of_its_kind(kind: str, answer: object
 TEXTS: list[tuple[dict[str, Any], str]] = [
     (reply(), "Orla"),
     (reply([{"type": "text", "text": "Or"}, {"type": "text", "text": "la"}]), "Orla"),
-    (
-        reply([{"type": "thinking", "thinking": [{"type": "text", "text": "Graz?"}]}, {"text": "Orla"}]),
-        "Orla",
-    ),
+    (reply([{"type": "thinking", "thinking": [{"text": "Graz?"}]}, {"text": "Orla"}]), "Orla"),
     (reply(["Or", {"type": "reference", "reference_ids": [1]}, "la"]), "Orla"),
     (reply({"type": "text", "text": "Orla"}), "Orla"),
     (reply([{"type": "output_text", "text": "Orla"}]), "Orla"),

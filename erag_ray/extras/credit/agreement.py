@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from erag_ray.analyses.columns import DatasetColumns, Draws, table_of
@@ -17,7 +16,7 @@ from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.slices import with_slices
 from erag_ray.annotators import SUFFICES, label_sign
 from erag_ray.data.runs.references import NO_PASSAGES
-from erag_ray.measures.agreement import agree, mean_intervals, share_of
+from erag_ray.measures.agreement import agree, score_intervals, share_of
 from erag_ray.store.schemas import STRING, table_schema
 
 CREDIT_AGREEMENT = table_schema(
@@ -100,7 +99,7 @@ def credit_agreement(credited: Credited, settings: Settings) -> pl.DataFrame:
     rows = [
         (*names, *row)
         for names, group, draws in _groups(credited._replace(documents=with_lists), [*LIST, "annotator"])
-        for row in _agreements(group, draws.weights, settings)
+        for row in _agreements(group, draws, settings)
     ]
     return table_of(rows, CREDIT_AGREEMENT)
 
@@ -148,23 +147,23 @@ def _groups(
             yield of_group, group, part.dataset.draws
 
 
-def _agreements(
-    group: pl.DataFrame, weights: npt.NDArray[np.int16], settings: Settings
-) -> Iterator[tuple[object, ...]]:
+def _agreements(group: pl.DataFrame, draws: Draws, settings: Settings) -> Iterator[tuple[object, ...]]:
     """Yield statistic, over, agreement, low, high, counts and reason."""
     judged = group.drop_nulls(["label", "value"])
     num_dropped = group.height - judged.height
-    of_documents = weights[:, judged["position"].to_numpy()]
+    of_documents = draws.weights[:, judged["position"].to_numpy()]
     labels, values = judged["label"].to_numpy(), judged["value"].to_numpy()
     names = ("label", "credit")
     for statistic in settings.statistics:
         in_lists = judged.drop_nulls(statistic)
         lists = in_lists.unique("position", maintain_order=True)
-        column = np.full(weights.shape[1], np.nan)
-        column[lists["position"].to_numpy()] = lists[statistic].to_numpy()
-        (interval,) = mean_intervals(column[:, None], weights, settings.confidence)
+        column = np.full((draws.weights.shape[1], 1), np.nan)
+        # from 0 to 1, as scores
+        column[lists["position"].to_numpy(), 0] = (lists[statistic].to_numpy() + 1) / 2
+        [interval] = score_intervals(column, column, draws.weights, settings.confidence, draws.clusters)
+        mean, low, high = (None if end is None else 2 * end - 1 for end in interval)
         reason = None if lists.height else "labels or credits are constant in every list"
-        yield (statistic, LISTS, *interval, lists.height, in_lists.height, num_dropped, reason)
+        yield (statistic, LISTS, mean, low, high, lists.height, in_lists.height, num_dropped, reason)
         pooled = agree(labels, values, statistic, of_documents, settings.confidence, None, names, "documents")
         counts = (judged["position"].n_unique(), judged.height, num_dropped)
         yield (statistic, DOCUMENTS, pooled.value, pooled.low, pooled.high, *counts, pooled.reason)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.intervals import checked_weights, percentiles
+from erag_ray.measures.agreement.intervals import TIE_DIGITS, checked_weights, percentiles
 from erag_ray.measures.agreement.statistics import (
     STATISTICS,
     Cells,
@@ -126,7 +126,7 @@ def agree(
 
     Returns:
         The agreement. With a constant column or fewer than 2 queries its value is None, with the reason. The interval
-        leaves out resamples with a constant column; if they are more than 5 %, it is None, with the reason.
+        leaves out resamples with a constant column; if they are more than 5 %, or all are 1 or -1, it is None.
 
     Raises:
         ValueError: unknown statistic; shapes that do not match; NaN or infinity; a confidence outside (0, 1).
@@ -137,7 +137,7 @@ def agree(
     if reason is not None:
         return Agreement(num_queries=len(first), reason=reason)
     cells = _cells(first, second)
-    low = high = p_value = None
+    value, low, high, p_value = _of_all(chosen, cells), None, None, None
     if weights is not None:
         resampled = chosen.function(cells, checked_weights(weights, len(first)))
         low, high = percentiles(resampled, confidence)
@@ -145,10 +145,12 @@ def agree(
             reason = "no interval: no resamples"
         elif low is None:
             reason = f"no interval: a column is constant in {np.isnan(resampled).mean():.1%} of the resamples"
+        elif abs(value) > 1 - 10**-TIE_DIGITS:
+            low, high, reason = None, None, f"no interval: all {counted} agree, and so do all resamples"
     if orders is not None and len(first) >= MIN_FOR_P_VALUE:
         p_value = float(permutation_p_values(first[:, None], second, statistic, orders)[0])
     return Agreement(
-        value=_of_all(chosen, cells),
+        value=value,
         low=low,
         high=high,
         ceiling=_of_all(chosen, _cells(np.sort(first), np.sort(second))),

@@ -104,8 +104,7 @@ def score_intervals(
 def share_of(values: Floats, confidence: float, clusters: Clusters | None = None) -> Interval:
     """Return the mean of values from 0 to 1, such as the share of queries with an event, and its Wilson interval.
 
-    The interval is that of as many independent events as have the variance of the mean (Kish 1965). The bootstrap's is
-    too short where most values are near 0 or near 1.
+    It is that of as many independent events as give a mean of this variance (Kish 1965), and not too short near 0 or 1.
 
     Args:
         values: [num_queries]; NaN: does not count.
@@ -119,10 +118,10 @@ def share_of(values: Floats, confidence: float, clusters: Clusters | None = None
         return None, None, None
     mean = total / count
     is_event = ((judged == 0) | (judged == 1)).all()
-    if not is_event and not np.ptp(judged):
-        return mean, mean, mean
     deviations, plain, number = judged - mean, mean * (1 - mean), count
     variance = plain if is_event else float(deviations @ deviations) / count
+    if not is_event and variance < 1e-20:
+        return mean, mean, mean
     if clusters is not None:
         _, numbers = np.unique(clusters[is_judged], return_inverse=True)
         sums = np.bincount(numbers, weights=deviations)
