@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow.parquet as pq
 import pytest
 import ray
+from conftest import read_here
 from crashes import stored
 from given_results import RESULTS
 from models import t5_folder
@@ -30,10 +31,12 @@ from erag_ray.support.errors import JobError
 
 
 @pytest.fixture(scope="module")
-def walked(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """The tiny comparison, once through."""
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """The tiny comparison, once through, in this process."""
     tiny = write_tiny(tmp_path_factory.mktemp("walk"))
-    plan = compare(tiny)
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        plan = compare(tiny)
     # pairs: 13 of good, and of bad those that good lacks: d11 (q1, q2, q4, q5), d12 (q3). Lists: 5 of good, 4 of bad,
     # 4 gold_answers of more than one passage. The gold list of q5, good's of q5 and bad's of q5 are pairs.
     assert work_of(plan) == {"pairs": (18, 0, 18), "no passages": (6, 0, 6), "lists": (13, 0, 13)}
@@ -48,19 +51,16 @@ def again(walked: Tiny, tmp_path: pathlib.Path) -> Tiny:
 
 
 @pytest.mark.long
-def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
-    store = TableStore(walked.config.out)
-    assert all(
-        store.is_sealed(schema)
-        for schema in (*INPUT_TABLES, LABELS, UTILITY, DOCUMENT_OUTPUTS, LIST_OUTPUTS, *RESULTS)
-    )
-    stage = TableStore(f"{walked.config.out}/compare")
-    assert stage.is_sealed(REQUESTS)
-    assert stage.is_sealed(COSTS)
-    manifest = json.loads((pathlib.Path(walked.config.out) / "compare" / "manifest.json").read_text())
-    assert manifest["num_requests"] == manifest["num_responses"] == num_reader_calls(walked) == 37
+def test_the_walk_seals_every_table_and_writes_the_report(local_ray: None, tiny: Tiny) -> None:
+    compare(tiny)
+    store = TableStore(tiny.config.out)
+    sealed = (*INPUT_TABLES, LABELS, UTILITY, DOCUMENT_OUTPUTS, LIST_OUTPUTS, *RESULTS)
+    assert all(map(store.is_sealed, sealed))
+    assert all(map(TableStore(f"{tiny.config.out}/compare").is_sealed, (REQUESTS, COSTS)))
+    manifest = json.loads((pathlib.Path(tiny.config.out) / "compare" / "manifest.json").read_text())
+    assert manifest["num_requests"] == manifest["num_responses"] == num_reader_calls(tiny) == 37
     assert manifest["summary"].endswith("; 0 errors.")
-    assert (pathlib.Path(walked.config.out) / "report.md").read_text().startswith("# ")
+    assert (pathlib.Path(tiny.config.out) / "report.md").read_text().startswith("# ")
 
 
 def test_the_same_command_again_reads_nothing(again: Tiny, no_reader: None) -> None:
