@@ -75,20 +75,14 @@ def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Tab
             field("at limit", "num_at_limit", Format.SHARE, "As long as max_new_tokens allows"),
             field("copied", "num_copied", Format.SHARE, "Answer of a worked example in the prompt"),
             field(
-                "misspelt",
-                "num_misspelt",
-                Format.SHARE,
-                "An answer or verdict but for case or punctuation, which scores 0",
+                "misspelt", "num_misspelt", Format.SHARE, "Right but for case or punctuation, which scores 0"
             ),
-            field(
-                "markup", "num_marked_up", Format.SHARE, "JSON, \\boxed{} or citation marks, compared as text"
-            ),
+            field("markup", "num_marked_up", Format.SHARE, "JSON, \\boxed{} or citation marks, as text"),
             field("most common outputs", most_common, Format.TEXT),
         ),
         caption="Shares of outputs. at limit: as long as max_new_tokens allows. copied: the answer of a worked example "
-        "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. markup: JSON, "
-        "\\boxed{} or citation marks, compared as text. "
-        f"{_majority(outputs)}The ten most common outputs are in the tables common_outputs.",
+        "in the prompt. misspelt: right but for case or punctuation, which scores 0. markup: JSON, \\boxed{} or "
+        f"citation marks, as text. {_majority(outputs)}The ten most common outputs are in the tables common_outputs.",
         **view.about("outputs", "what the reader writes"),
     )
 

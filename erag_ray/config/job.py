@@ -74,7 +74,7 @@ class JobConfig(ReportConfig, PassageKeys, QuestionKeys):
 
     runs: dict[str, Path] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
-    texts as .jsonl)."""
+    texts as .jsonl; {query: {doc: score}} as .json)."""
 
     retrievers: dict[str, retrieval.RetrieverConfig] = field(default_factory=dict)
     """Runs to be made first: name -> how (see erag-ray retrieve); they are added to the given ones."""

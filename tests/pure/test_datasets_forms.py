@@ -247,7 +247,7 @@ def test_files_of_questions_have_many_forms(tmp_path: pathlib.Path) -> None:
     ("file", "text", "message"),
     [
         ("q.json", '{\n"q1": "Ruhr"}', ":1: one JSON object over several lines, with the keys q1. "
-         "Write one object a line, or a list of objects, with the key as query_id or doc_id; scores as"),
+         "Write one object a line, or a list of objects, with the key as query_id or doc_id"),
         ("q.json", '{\n"Data": [{"Question": "?"}]}', ":1: one JSON object over several lines, with the keys Data. "
          "Write the list Data by itself"),
         ("q.json", '{"data": [{"question": "?"}]}', ': not in the format of SQuAD: it has no list "data" of objects'),

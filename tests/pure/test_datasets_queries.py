@@ -464,7 +464,7 @@ def test_the_guide_shows_every_form() -> None:
         "queries": [*QUERY_FORMATS],
         "passages": ["JSON Lines", "BEIR", "Pyserini", "Parquet"],
         "knowledge_source": ["KILT", "WikiExtractor"],
-        "runs": ["TREC", "Parquet", "KILT", "JSON Lines with texts"],
+        "runs": ["TREC", "Parquet", "KILT", "JSON Lines with texts", "JSON"],
         "qrels": ["TREC", "MTEB"],
         "outputs": ["JSON Lines"],
     }

@@ -116,6 +116,17 @@ def test_json_lines_of_lists_are_known_by_their_fields(tmp_path: pathlib.Path) -
     assert (format_of(str(path)), format_of(str(predictions))) == ("lists", "kilt")
 
 
+@pytest.mark.parametrize("blank", [" ", "\n"])
+def test_scores_by_id_in_one_object_are_the_order(tmp_path: pathlib.Path, blank: str) -> None:
+    path, text = tmp_path / "run.json", '{"q2": {"d1": 0.5}, "q1": {"d2": 1, "d1": 1.0, "d3": 7.5}, "q3": {}}'
+    path.write_text(text.replace(" ", blank))
+    rows = [("q1", 1, "d3"), ("q1", 2, "d2"), ("q1", 3, "d1"), ("q2", 1, "d1")]
+    assert loaded(path).select("query_id", "rank", "doc_id").rows() == rows
+    path.write_text('{"q1": {"d2": null, "d1": NaN, "d3": "x", "d4": 1}}')
+    text = "FILE: run 'r', query 'q1': the score of {!r} is not a finite number"
+    assert errors_of(path) == tuple(map(text.format, ("d2", "d1", "d3")))
+
+
 def test_a_document_without_an_id_is_called_by_its_title_and_text(tmp_path: pathlib.Path) -> None:
     made = f"text-{xxhash.xxh3_64(b'Marn' + bytes(1) + b'Ann built it.').hexdigest()}"
     untitled = f"text-{xxhash.xxh3_64(bytes(1) + b'Bob sold it.').hexdigest()}"

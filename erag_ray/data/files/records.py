@@ -50,13 +50,13 @@ def read_records(
         yield from _tab_rows(path, diagnostics, columns)
     elif TABLE.search(path) and text_start(path)[:1] not in ("{", "[", ""):
         diagnostics.error(f"wrong {path}", f"{path}: a table of text, which is not read here. {AS_PARQUET}")
-    elif not span.start and (values := _whole_json(path)) is not None:
+    elif not span.start and (values := whole_json(path)) is not None:
         yield from _items(values, path, diagnostics)
     else:
         yield from read_json_lines(path, diagnostics, span)
 
 
-def _whole_json(path: str) -> Any:
+def whole_json(path: str) -> Any:
     """Return the list that a file is, or the object over several lines; None for JSON Lines and unreadable files."""
     start = text_start(path)
     first, newline, _ = start.partition("\n")
@@ -75,8 +75,8 @@ def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnosti
     if isinstance(values, dict):
         text = f"{path}:1: one JSON object over several lines, with the keys {', '.join([*values][:5])}. "
         lists = [key for key, value in values.items() if isinstance(value, list) and value[:1] != []]
-        by_key = "Write one object a line, or a list of objects, with the key as query_id or doc_id; "
-        text += f"Write the list {lists[0]} by itself" if len(lists) == 1 else f"{by_key}scores as a TREC run"
+        by_key = "Write one object a line, or a list of objects, with the key as query_id or doc_id"
+        text += f"Write the list {lists[0]} by itself" if len(lists) == 1 else by_key
         diagnostics.error(f"wrong {path}", text)
         return
     for number, item in enumerate(values, 1):

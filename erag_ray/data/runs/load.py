@@ -1,4 +1,4 @@
-"""Loading of run files: TREC, Parquet, KILT predictions, and JSON Lines of lists with their texts.
+"""Loading of run files: TREC, Parquet, KILT predictions, JSON Lines of lists with their texts, and scores by id.
 
 `load_run` returns *entries* (`entries.ENTRY_COLUMNS`): RUNS, pages of KILT predictions, texts and latencies.
 `predictions.resolve_pages` turns entries into RUNS once the passages are loaded. Ties are broken by
@@ -15,11 +15,12 @@ from typing import Any
 import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.documents import ListIds, document_of, with_text
+from erag_ray.data.files.documents import ListIds, document_of, finite, with_text
 from erag_ray.data.files.ids import QUERY_IDS
-from erag_ray.data.files.jsonl import FIELD, Path, Record, read_lines
-from erag_ray.data.files.records import AS_PARQUET, TABLE, read_records
+from erag_ray.data.files.jsonl import FIELD, Path, Record, read_json, read_lines
+from erag_ray.data.files.records import AS_PARQUET, TABLE, read_records, whole_json
 from erag_ray.data.runs.entries import (
+    ENTRY_COLUMNS,
     RunFile,
     as_entries,
     in_trec_order,
@@ -27,7 +28,7 @@ from erag_ray.data.runs.entries import (
     records_by_query,
     report_repeats,
 )
-from erag_ray.data.runs.orders import BY_RANK_COLUMN, report_rising
+from erag_ray.data.runs.orders import BY_SCORE, report_rising
 from erag_ray.data.runs.parquet import read_parquet
 from erag_ray.data.runs.predictions import read_predictions
 
@@ -92,7 +93,7 @@ def read_trec(file: RunFile) -> pl.DataFrame:
     # a rank that is the same in the whole list is no order: the lines are
     is_order = pl.col("claimed_rank").n_unique().over("query_id") > 1
     order = pl.when(is_order).then("claimed_rank").otherwise(pl.col("line").rank().over("query_id"))
-    if not report_rising(file, ranked.with_columns(rank=order), BY_RANK_COLUMN):
+    if not report_rising(file, ranked.with_columns(rank=order), BY_SCORE):
         # equal ranks do not contradict the scores
         contradicts = pl.col("claimed_rank").diff().over("query_id") < 0
         differing = ranked.filter(contradicts)["query_id"].unique(maintain_order=True)
@@ -135,12 +136,28 @@ def _documents(
             record.fault("wrong documents", f"{where}: {error}")
 
 
+def read_scores(file: RunFile) -> pl.DataFrame:
+    """Read ``{query_id: {doc_id: score}}`` in one object, as ranx and BEIR write it; the scores define the order."""
+    lists = read_json(file.path, file.diagnostics).items()
+    rows = [(query, doc_id, finite(score)) for query, scores in lists for doc_id, score in scores.items()]
+    schema = {name: ENTRY_COLUMNS[name] for name in ("query_id", "doc_id", "score")}
+    table = pl.DataFrame(rows, schema=schema, orient="row").with_row_index("rank")
+    text = "the score of {doc_id!r} is not a finite number"
+    file.error_rows(
+        f"scores that are no numbers in {file.path}", table.filter(pl.col("score").is_null()), text
+    )
+    report_rising(file, table, BY_SCORE)
+    return as_entries(in_trec_order(table.drop_nulls().drop("rank"), file.precision), file.name)
+
+
 def format_of(path: str) -> str:
     """Return the format by the file's extension, a key of `RUN_FORMATS`; of JSON by the first record; else trec."""
     extension = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
     if extension in ("json", "jsonl"):
         first = next(iter(read_records(path, Diagnostics())), None)
-        return "lists" if first is not None and "documents" in first.values else "kilt"
+        values = whole_json(path) if first is None else first.values
+        are_scores = isinstance(values, dict) and {*map(type, values.values())} == {dict}
+        return "scores" if are_scores else "lists" if "documents" in (values or ()) else "kilt"
     return extension if extension in RUN_FORMATS else "trec"
 
 
@@ -149,4 +166,5 @@ RUN_FORMATS: dict[str, Callable[[RunFile], pl.DataFrame]] = {
     "parquet": read_parquet,
     "kilt": read_predictions,
     "lists": read_lists,
+    "scores": read_scores,
 }

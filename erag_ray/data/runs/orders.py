@@ -9,14 +9,9 @@ from erag_ray.data.runs.entries import RunFile
 RISING_FRACTION = 0.9
 """Fraction of the lists with scores that rise with the rank from which on this is an error, not chance."""
 NUM_SHOWN = 3
-FROM_END = "The highest score is the best, so these lists would be read from their end"
-BY_RANK_COLUMN = (
-    f"{FROM_END}. Write scores that fall with the rank, such as minus the rank or minus the distance; if the scores "
-    "are right, sort the lines of each list by falling score, and write 0 for every rank."
-)
-BY_ROW = (
-    f"{FROM_END}. Write scores that fall from row to row, such as minus the distance, or a column rank; if the scores "
-    "are right, sort the rows of each list by falling score."
+BY_SCORE = (
+    "The highest score is the best, so these lists would be read from their end. Write scores that fall with the rank, "
+    "such as minus the rank or the distance; if the scores are right, sort each list by falling score, with rank 0."
 )
 BY_RANK = (
     "They are ranks or distances, or the lists are worst first. Give the best document first and scores that fall, "

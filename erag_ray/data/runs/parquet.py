@@ -8,7 +8,7 @@ from erag_ray.data.files.documents import TEXT_KEYS, numbered_id, text_id, unrea
 from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, lookalikes
 from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, is_filled, scan_parquet
 from erag_ray.data.runs import entries
-from erag_ray.data.runs.orders import BY_ROW, report_rising
+from erag_ray.data.runs.orders import BY_SCORE, report_rising
 
 
 def read_parquet(file: entries.RunFile) -> pl.DataFrame:
@@ -26,7 +26,7 @@ def read_parquet(file: entries.RunFile) -> pl.DataFrame:
     found_nothing, table = table.filter(is_empty), _without_constant_rank(table.filter(~is_empty))
     good = _with_ids(_checked(file, table))
     if "rank" not in table.columns:
-        report_rising(file, good.with_columns(rank="row"), BY_ROW)
+        report_rising(file, good.with_columns(rank="row"), BY_SCORE)
     ranked = (
         _renumbered(file, good) if "rank" in good.columns else entries.in_trec_order(good, file.precision)
     )

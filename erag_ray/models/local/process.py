@@ -13,19 +13,10 @@ import resource
 import sys
 
 # after any of these a process cannot use its GPU any more (CUDA's runtime API, cudaError)
-LOST = (
-    "illegal memory access",
-    "device-side assert",
-    "misaligned address",
-    "unspecified launch failure",
-    "illegal instruction",
-    "invalid program counter",
-    "hardware stack error",
-    "uncorrectable ECC error",
-    "uncorrectable NVLink error",
-    "CUDNN_STATUS_EXECUTION_FAILED",
-    "CUBLAS_STATUS_EXECUTION_FAILED",
-    "CUBLAS_STATUS_INTERNAL_ERROR",
+LOST = re.compile(
+    "illegal memory access|device-side assert|misaligned address|unspecified launch failure|illegal instruction|"
+    "invalid program counter|hardware stack error|uncorrectable (ECC|NVLink) error|"
+    "CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR)"
 )
 # constants of glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -44,7 +35,7 @@ def is_gpu_lost(error: BaseException) -> bool:
     if isinstance(error, EngineLost):
         return True
     is_cuda = isinstance(error, RuntimeError) and re.match("(CUDA|cuDNN|CUDA driver) error", str(error))
-    return bool(is_cuda) and any(message in str(error) for message in LOST)
+    return bool(is_cuda and LOST.search(str(error)))
 
 
 def keep_freed_memory() -> None:
