@@ -12,6 +12,7 @@ import time
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pyarrow as pa
@@ -285,19 +286,22 @@ def test_processes_that_end_one_after_the_other_end_the_job(
     assert stored(tmp_path).height < MAX_ENDS
 
 
-def test_a_gpu_that_cannot_be_used_from_the_start_ends_the_job_by_name(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (RuntimeError("CUDA error: uncorrectable ECC error"), "the GPU cannot be used: CUDA error: uncorr"),
+        (OSError("Can't load the tokenizer"), "reader echo cannot be loaded: Can't load the tokenizer"),
+    ],
+)
+def test_a_model_that_a_node_cannot_load_ends_the_job_by_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
 ) -> None:
-    def load(self: EchoModel) -> None:
-        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
-
-    monkeypatch.setattr(EchoModel, "load", load)
+    monkeypatch.setattr(EchoModel, "load", Mock(side_effect=error))
     echo = make_model(ReaderConfig(kind="echo"))
     whole = ModelActor(echo.config, model_id(echo), [FORM], str(tmp_path), "job", 1, 20.0, None)
-    with pytest.raises(
-        JobError, match=r"^node \S+: the GPU cannot be used: CUDA error: uncorrectable ECC error"
-    ):
+    with pytest.raises(JobError, match=rf"^node \S+: {what}.*same command again$") as raised:
         list(whole(pending("question")))
+    assert raised.value.__cause__ is error
 
 
 def test_a_node_with_another_model_ends_the_job_by_name(tmp_path: pathlib.Path) -> None:
@@ -366,9 +370,7 @@ def test_a_model_that_hangs_while_loading_is_loaded_again_and_at_last_ends_the_j
     monkeypatch.setattr(pool, "ModelActor", QuickActor)
     reader = dataclasses.replace(HANGS, model=f"{tmp_path}:{num_hangs}")
     work, config = work_of(tmp_path, pending("question"), reader)
-    failing = pytest.raises(
-        JobError, match=r"3 processes in a row ended while loading the model: a crash, or"
-    )
+    failing = pytest.raises(JobError, match="3 processes in a row ended while loading the model: a crash, or")
     with ray_session(), failing if num_hangs > MAX_LOADS else contextlib.nullcontext():
         run(work, config, "job")
         assert stored(tmp_path, reader)["error"].to_list() == [None]

@@ -187,8 +187,12 @@ class ModelActor:
                 self.isolation.model.may_all_fail = may_all_fail
                 models.check_facts(self.isolation.model, self.store)
         except Exception as error:
-            text = f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
-            self._fault = JobError(text) if is_gpu_lost(error) else error
+            self._fault = error
+            # the driver takes an OSError for one of the store
+            if (is_lost := is_gpu_lost(error)) or isinstance(error, OSError):
+                what = "the GPU cannot be used" if is_lost else f"reader {config.kind} cannot be loaded"
+                self._fault = JobError(f"node {platform.node()}: {what}: {error}; {RESUME_ADVICE}")
+                self._fault.__cause__ = error
         if coordinator is not None:
             import ray
 
