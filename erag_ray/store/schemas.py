@@ -191,13 +191,11 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise ValueError(f"table {schema.name}: {error}") from error
     for field in schema.columns:
-        column = result.column(field.name)
+        column, where = result.column(field.name), f"table {schema.name}: column {field.name}"
         if pa.types.is_large_list(field.type) and pc.list_flatten(column).null_count:
-            raise ValueError(f"table {schema.name}: column {field.name} holds lists with nulls in them")
+            raise ValueError(f"{where} holds lists with nulls in them")
         if pa.types.is_floating(field.type) and pc.any(pc.invert(pc.is_finite(column))).as_py():
-            raise ValueError(
-                f"table {schema.name}: column {field.name} holds NaN or infinity; 'not judged' is null"
-            )
+            raise ValueError(f"{where} holds NaN or infinity; 'not judged' is null")
     if unique:
         keys = pl.DataFrame(result.select(list(schema.key)))
         repeated = keys.filter(keys.is_duplicated())

@@ -172,7 +172,7 @@ def wilson(values: Sequence[float], confidence: float, clusters: Clusters = None
             for one in {*clusters}
         ]
         variance = number / max(1, number - 1) * math.fsum(one * one for one in sums) / count
-        size = min(size, count * plain / variance) if variance and plain else size * number / count
+        size = min(size, count * plain / variance) if variance > 1e-20 and plain else size * number / count
     z = float(stats.norm.ppf((1 + confidence) / 2))
     middle = share + z * z / (2 * size)
     half = z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)

@@ -192,6 +192,12 @@ def test_an_interval_is_in_the_range_of_its_scores_and_holds_their_mean(scores: 
         assert [*sorted([0.0, low, mean, high, 1.0])] == pytest.approx([0.0, low, mean, high, 1.0], abs=1e-12)
 
 
+@pytest.mark.parametrize("number", [1, 10])
+def test_clusters_without_a_difference_count_as_one_query_each(number: int) -> None:
+    events, clusters = np.tile([1.0, 0.0, 0.0], 10), np.arange(number).repeat(30 // number)
+    assert agreement.share_of(events, 0.95, clusters) == agreement.wilson_interval(10, 30, 0.95, number)
+
+
 def test_one_verdict_by_two_of_three_people_is_two_thirds_without_an_interval() -> None:
     columns = np.array([[2 / 3], [NAN], [NAN]]), np.full((3, 1), 2 / 3)
     assert agreement.score_intervals(*columns, agreement.resample_weights(3), 0.95) == [(2 / 3, None, None)]

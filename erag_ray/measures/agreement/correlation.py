@@ -146,7 +146,7 @@ def agree(
         elif low is None:
             reason = f"no interval: a column is constant in {np.isnan(resampled).mean():.1%} of the resamples"
         elif abs(value) > 1 - 10**-TIE_DIGITS:
-            low, high, reason = None, None, f"no interval: all {counted} agree, and so do all resamples"
+            low, high, reason = None, None, f"no interval: it is {value:.0f} in all resamples"
     if orders is not None and len(first) >= MIN_FOR_P_VALUE:
         p_value = float(permutation_p_values(first[:, None], second, statistic, orders)[0])
     return Agreement(
@@ -270,9 +270,7 @@ def _columns(*columns: npt.ArrayLike) -> tuple[Floats, Floats]:
     # the sum turns -0.0 into 0.0, which print differently
     first, second = (np.asarray(column, dtype=np.float64) + 0.0 for column in columns)
     if any(column.ndim != 1 or not np.isfinite(column).all() for column in (first, second)):
-        raise ValueError(
-            "a column must be one-dimensional and finite; drop and count values that were not judged"
-        )
+        raise ValueError("a column must be one-dimensional and finite; drop and count values not judged")
     if len(first) != len(second):
         raise ValueError(f"two columns of {len(first)} and {len(second)} values")
     return first, second

@@ -127,11 +127,10 @@ def share_of(values: Floats, confidence: float, clusters: Clusters | None = None
         sums = np.bincount(numbers, weights=deviations)
         number = len(sums)
         of_clusters = number / max(1, number - 1) * float(sums @ sums) / count
-        if of_clusters and plain:
+        if of_clusters > 1e-20 and plain:
             number, variance = count, max(variance, of_clusters)
-    return wilson_interval(
-        total, count, confidence, number if variance == plain else number * plain / variance
-    )
+    independent = number if variance == plain else number * plain / variance
+    return wilson_interval(total, count, confidence, independent)
 
 
 @functools.lru_cache(maxsize=1 << 16)
