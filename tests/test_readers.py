@@ -107,11 +107,11 @@ def test_the_best_retriever_depends_on_the_reader(config: ReadersConfig, reads_h
 def test_labels_predict_the_answers_of_another_reader(config: ReadersConfig, reads_here: list[int]) -> None:
     _, agreements, _ = compared(config)
     found = {
-        (row["reader_a"], row["reader_b"]): row["value"]
+        (row["reader_a"], row["reader_b"]): (row["value"], row["low"])
         for row in agreements.filter(about="labels").to_dicts()
     }
     # alone, both readers answer with a document's title; the run "some" alone has labels and answers that vary
-    assert found == {("first", "first"): 1.0, ("last", "first"): 1.0}
+    assert found == {("first", "first"): (1.0, None), ("last", "first"): (1.0, None)}
 
 
 def test_labels_of_several_readers_are_compared_over_the_same_runs_and_questions() -> None:
