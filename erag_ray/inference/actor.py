@@ -187,12 +187,8 @@ class ModelActor:
                 self.isolation.model.may_all_fail = may_all_fail
                 models.check_facts(self.isolation.model, self.store)
         except Exception as error:
-            self._fault = error
-            # the driver takes an OSError for one of the store
-            if (is_lost := is_gpu_lost(error)) or isinstance(error, OSError):
-                what = "the GPU cannot be used" if is_lost else f"reader {config.kind} cannot be loaded"
-                self._fault = JobError(f"node {platform.node()}: {what}: {error}; {RESUME_ADVICE}")
-                self._fault.__cause__ = error
+            text = f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
+            self._fault = JobError(text) if is_gpu_lost(error) else error
         if coordinator is not None:
             import ray
 
@@ -274,7 +270,12 @@ class ModelActor:
                 f"started. Give every node the same files and versions; {RESUME_ADVICE}"
             )
         model.memory_share = memory_share
-        models.load_model(model)
+        try:
+            models.load_model(model)
+        except OSError as error:
+            # the driver takes an OSError for one of the store
+            text = f"node {platform.node()}: reader {config.kind} cannot be loaded: {error}; {RESUME_ADVICE}"
+            raise JobError(text) from error
         return models.Isolation(model)
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
