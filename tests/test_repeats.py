@@ -57,7 +57,7 @@ def test_a_greedy_reader_is_said_to_be_one(tiny: Tiny, reads_here: list[int], jo
     assert code == 0
     assert "repeated answers of a greedy reader (temperature 0) differ by rounding alone" in said
     report = (pathlib.Path(tiny.config.out) / "report.md").read_text()
-    assert "each list was answered 2 times, and all answers to a list of good have one score" in report
+    assert "each list was answered 2 times, and all answers to a list of good have one score\n" in report
     assert "spread between answers and between questions" in tables_text(tiny)
     code, said = job("compare", tiny)
     assert (code, "greedy" in said) == (0, False)

@@ -23,9 +23,9 @@ _with_interval = functools.partial(with_interval, drop_zero=True)
 def answer(standing: Standing) -> str:
     """Return the answer of one dataset: which run serves the reader best, and with what certainty."""
     run, at = standing.runs[0], with_documents(standing.depth)
-    if standing.is_useless:
-        return f"no run helps this reader: it never scores above 0 {at}"
     mean = f"{standing.score} {_mean(standing, standing.best)} {at}"
+    if standing.is_useless:
+        return f"no run scores above 0: {mean}"
     if len(standing.runs) == 1:
         others = "no other run has a score there" if standing.not_judged else "there is no other run"
         return f"{run}: {mean}; {others}"

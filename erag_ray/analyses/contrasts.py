@@ -193,7 +193,7 @@ def _ordered(rows: Sequence[Mapping[str, Any]], head: str, contrasts: pl.DataFra
     for row, (difference, _), p in zip(others, advantages, p_values, strict=True):
         is_equal = round(_oriented(first) - _oriented(row), 10) == 0
         known = "worse" if difference > 0 else "better on the questions that both label"
-        known = f"significantly {known}" if p <= alpha else "as good" if is_equal else "not settled"
+        known = f"significantly {known}" if p <= alpha else "equal here" if is_equal else "not settled"
         parts.append(f"then {row['annotator']} {_agreement(row)} ({known})")
     return "; ".join(parts)
 
@@ -219,9 +219,7 @@ def _agreement(row: Mapping[str, Any]) -> str:
     value = with_interval(row["value"], row["low"], row["high"], 2, drop_zero=True)
     if agreement_sign(row["annotator"], row["measure"], row["score"]) < 0:
         return f"{value} (less is better)"
-    return (
-        value if row["ceiling"] is None else f"{value} of at most {number(row['ceiling'], 2, drop_zero=True)}"
-    )
+    return f"{value} of at most {number(row['ceiling'], 2, drop_zero=True)}"
 
 
 ANALYSIS = Analysis(

@@ -146,7 +146,7 @@ def _reader(standing: Standing) -> Iterator[Finding]:
         best, sign = standing.best["mean"], standing.sign
         is_scored = without is not None and best != 0 and sign != 0
         worse = is_scored and round(sign * (without - best), TIE_DIGITS) >= 0
-        tail = "; no run serves it better than no passages at all" if worse else ""
+        tail = "; no run has a better mean than no passages at all" if worse else ""
         yield Finding(topic="reader", text=f"the reader scores {' and '.join(parts)}{tail}", is_warning=worse)
 
 

@@ -117,7 +117,7 @@ def _findings(outputs: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
     ]
     if odd:
         yield Finding(topic="outputs", text=f"of the reader's outputs {', '.join(odd)}", is_warning=True)
-    for row in rows_of(outputs.head(1)):
+    for row in rows_of(rows.head(1)):
         majority = row["majority_score"]
         least = (standing.best["mean"] or 0) + 10**-TIE_DIGITS
         if majority is not None and standing.sign > 0 and majority > least:

@@ -117,7 +117,7 @@ def _findings(view: View, rows: pl.DataFrame) -> Iterator[Finding]:
     for row in rows_of(of_best.head(1)):
         head = f"each list was answered {row['num_repeats']} times"
         if not row["sd_repeats"]:
-            text = f"{head}, and all answers to a list of {row['run_a']} have one score: one would have done"
+            text = f"{head}, and all answers to a list of {row['run_a']} have one score"
         elif row["share"] is None:
             continue
         else:

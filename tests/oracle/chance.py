@@ -84,20 +84,14 @@ def mean(values: Sequence[float] | Array) -> float:
 
 
 def ends(resampled: Array, confidence: float) -> tuple[float | None, float | None]:
-    """The percentile interval; None with more than 5 % undefined resamples."""
+    """The percentile interval; None with more than 5 % undefined resamples, or if they are all the same."""
     defined = np.sort(resampled[~np.isnan(resampled)])
     if not len(defined) or len(resampled) - len(defined) > 0.05 * len(resampled):
         return None, None
+    if defined[-1] - defined[0] < 1e-10:
+        return None, None
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
-
-
-def agreement_ends(
-    name: str, x: Array, y: Array, weights: Array, confidence: float
-) -> tuple[float | None, ...]:
-    """Of a value of 1 or -1, which all resamples have, there is no interval."""
-    is_perfect = abs(of_all(name, x, y) or 0) > 1 - 1e-9
-    return (None, None) if is_perfect else ends(statistic_of(name, x, y, weights), confidence)
 
 
 def mean_interval(row: Values, weights: Array, confidence: float) -> tuple[float | None, ...]:
@@ -162,9 +156,12 @@ def wilson(values: Sequence[float], confidence: float, clusters: Clusters = None
     share, size = mean(values), float(count)
     plain = share * (1 - share)
     if not {*values} <= {0.0, 1.0}:
-        if max(values) - min(values) < 1e-10:
-            return share, share, share
-        size *= plain / mean([(value - share) ** 2 for value in values])
+        varies = max(values) - min(values) > 1e-10
+        if not varies and clusters is None:
+            # other values are events, of which there was none
+            most = wilson([0.0] * count, confidence)[2] or 0.0
+            return share, share * (1 - most), share + (1 - share) * most
+        size *= plain / mean([(value - share) ** 2 for value in values]) if varies else 1.0
     if clusters is not None:
         number = len({*clusters})
         sums = [
@@ -172,7 +169,7 @@ def wilson(values: Sequence[float], confidence: float, clusters: Clusters = None
             for one in {*clusters}
         ]
         variance = number / max(1, number - 1) * math.fsum(one * one for one in sums) / count
-        size = min(size, count * plain / variance) if variance > 1e-20 and plain else size * number / count
+        size = min(size, count * plain / variance) if variance > 1e-20 else number
     z = float(stats.norm.ppf((1 + confidence) / 2))
     middle = share + z * z / (2 * size)
     half = z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)

@@ -138,7 +138,7 @@ def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
         yield (statistic, "lists", *row, len(of_lists), num, len(group) - len(judged), not of_lists)
         of_all, ends = chance.of_all(statistic, x, y), (None, None)
         if of_all is not None:
-            ends = chance.agreement_ends(statistic, x, y, weights, part.confidence)  # type: ignore[assignment]
+            ends = chance.ends(chance.statistic_of(statistic, x, y, weights), part.confidence)  # type: ignore[assignment]
         counts = len({one.query_id for one in judged}), len(judged), len(group) - len(judged)
         yield (statistic, "documents", of_all, *ends, *counts, ends[0] is None)
 

@@ -145,7 +145,7 @@ def _agreements(
         value, ceiling = (chance.of_all(statistic, *of) for of in ((a, b), (np.sort(a), np.sort(b))))
         low = high = p_value = None
         if value is not None and weights is not None:
-            low, high = chance.agreement_ends(statistic, a, b, weights, part.confidence)
+            low, high = chance.ends(chance.statistic_of(statistic, a, b, weights), part.confidence)
         if value is not None and orders is not None:
             p_value = chance.permutation_p(statistic, a, b, orders)
         over, has_reason = ("queries", low is None) if weights is not None else ("runs", p_value is None)

@@ -114,7 +114,7 @@ def with_interval(
     weights: Weights,
     confidence: float,
 ) -> Interval:
-    """Return a statistic of the sum of items, with its percentile interval, if most resamples have a value below 1.
+    """Return a statistic of the sum of items, with its `percentiles` interval.
 
     A resample draws whole questions: ``items`` are [num_items, n], ``questions`` [num_items] the number of each item's
     question, ``weights`` [num_resamples, num_questions].
@@ -124,9 +124,6 @@ def with_interval(
     value = round(float(statistic(by_question.sum(axis=0))), TIE_DIGITS)
     if np.isnan(value):
         return None, None, None
-    # of one question, or of one cluster, or without any disagreement
-    if (weights == weights[:, :1]).all() or value == 1:
-        return value, None, None
     drawn = np.round(statistic(weights.astype(np.float64) @ by_question), TIE_DIGITS)
     return value, *percentiles(drawn, confidence)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.intervals import TIE_DIGITS, checked_weights, percentiles
+from erag_ray.measures.agreement.intervals import MAX_UNDEFINED_SHARE, checked_weights, percentiles
 from erag_ray.measures.agreement.statistics import (
     STATISTICS,
     Cells,
@@ -126,7 +126,7 @@ def agree(
 
     Returns:
         The agreement. With a constant column or fewer than 2 queries its value is None, with the reason. The interval
-        leaves out resamples with a constant column; if they are more than 5 %, or all are 1 or -1, it is None.
+        leaves out resamples with a constant column; if they are more than 5 %, or all are equal, it is None.
 
     Raises:
         ValueError: unknown statistic; shapes that do not match; NaN or infinity; a confidence outside (0, 1).
@@ -143,10 +143,10 @@ def agree(
         low, high = percentiles(resampled, confidence)
         if not len(resampled):
             reason = "no interval: no resamples"
+        elif (undefined := np.isnan(resampled).mean()) > MAX_UNDEFINED_SHARE:
+            reason = f"no interval: a column is constant in {undefined:.1%} of the resamples"
         elif low is None:
-            reason = f"no interval: a column is constant in {np.isnan(resampled).mean():.1%} of the resamples"
-        elif abs(value) > 1 - 10**-TIE_DIGITS:
-            low, high, reason = None, None, f"no interval: it is {value:.0f} in all resamples"
+            reason = f"no interval: all resamples of the {counted} are {value:.3g}"
     if orders is not None and len(first) >= MIN_FOR_P_VALUE:
         p_value = float(permutation_p_values(first[:, None], second, statistic, orders)[0])
     return Agreement(
@@ -231,7 +231,7 @@ def difference_of(
     Paired: the two have the same weights, so each resample draws the same queries for both. The interval excludes 0
     exactly if p, the two-sided bootstrap p-value, is below 1 - ``confidence`` (p is at least 2 / (B + 1) with B
     resamples). There is no difference if a column is constant; resamples with a constant column are left out, and above
-    5 % of them there is no interval.
+    5 % of them, or if all are equal, there is neither interval nor p.
 
     Args:
         a: a statistic, from `resampled_agreement`.

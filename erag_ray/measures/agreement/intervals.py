@@ -57,7 +57,7 @@ def resample_weights(
 def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) -> list[Interval]:
     """Return (mean, low, high) of each column of [num_queries, num_columns], with the percentile bootstrap interval.
 
-    NaN (not judged) is left out of its column. With one query there is a mean but no interval, with no query neither.
+    NaN (not judged) is left out of its column. Of no query there is no mean, of one or of equal values no interval.
     Raises ValueError on weights of another width or a confidence outside (0, 1).
     """
     is_judged = ~np.isnan(columns)
@@ -74,7 +74,7 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     for column, resampled in zip(columns.T, np.concatenate(parts).T, strict=True):
         judged = column[~np.isnan(column)]
         mean = float(judged.mean()) if len(judged) else None
-        intervals.append((mean, *(percentiles(resampled, confidence) if len(judged) > 1 else (None, None))))
+        intervals.append((mean, *percentiles(resampled, confidence)))
     return intervals
 
 
@@ -105,6 +105,7 @@ def share_of(values: Floats, confidence: float, clusters: Clusters | None = None
     """Return the mean of values from 0 to 1, such as the share of queries with an event, and its Wilson interval.
 
     It is that of as many independent events as give a mean of this variance (Kish 1965), and not too short near 0 or 1.
+    Of equal values other than 0 and 1, it is that of the share of other values, none of which was drawn.
 
     Args:
         values: [num_queries]; NaN: does not count.
@@ -120,17 +121,16 @@ def share_of(values: Floats, confidence: float, clusters: Clusters | None = None
     is_event = ((judged == 0) | (judged == 1)).all()
     deviations, plain, number = judged - mean, mean * (1 - mean), count
     variance = plain if is_event else float(deviations @ deviations) / count
-    if not is_event and variance < 1e-20:
-        return mean, mean, mean
     if clusters is not None:
         _, numbers = np.unique(clusters[is_judged], return_inverse=True)
         sums = np.bincount(numbers, weights=deviations)
-        number = len(sums)
-        of_clusters = number / max(1, number - 1) * float(sums @ sums) / count
-        if of_clusters > 1e-20 and plain:
-            number, variance = count, max(variance, of_clusters)
-    independent = number if variance == plain else number * plain / variance
-    return wilson_interval(total, count, confidence, independent)
+        of_clusters = len(sums) / max(1, len(sums) - 1) * float(sums @ sums) / count
+        number, variance = (count, max(variance, of_clusters)) if of_clusters > 1e-20 else (len(sums), plain)
+    if plain and variance < 1e-20:
+        unseen = wilson_interval(0, count, confidence)[2] or 0.0
+        return mean, mean - unseen * mean, mean + unseen * (1 - mean)
+    size = number if variance == plain else number * plain / variance
+    return wilson_interval(total, count, confidence, size)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -156,10 +156,12 @@ def wilson_interval(
 
 
 def percentiles(resampled: Floats, confidence: float) -> tuple[float | None, float | None]:
+    """Return the percentile interval; none if too many are undefined, or all are equal and so say nothing of others."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence {confidence} is outside (0, 1)")
     defined = resampled[~np.isnan(resampled)]
-    if not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled):
+    is_undefined = not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled)
+    if is_undefined or np.ptp(defined) < 10**-TIE_DIGITS:
         return None, None
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
