@@ -84,14 +84,12 @@ def mean(values: Sequence[float] | Array) -> float:
 
 
 def ends(resampled: Array, confidence: float) -> tuple[float | None, float | None]:
-    """The percentile interval; None with more than 5 % undefined resamples, or if they are all the same."""
+    """The percentile interval; None with more than 5 % undefined resamples, or without width."""
     defined = np.sort(resampled[~np.isnan(resampled)])
     if not len(defined) or len(resampled) - len(defined) > 0.05 * len(resampled):
         return None, None
-    if defined[-1] - defined[0] < 1e-10:
-        return None, None
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    return (float(low), float(high)) if high - low > 1e-10 else (None, None)
 
 
 def mean_interval(row: Values, weights: Array, confidence: float) -> tuple[float | None, ...]:

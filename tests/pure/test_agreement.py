@@ -151,7 +151,7 @@ def test_what_is_the_same_in_all_resamples_has_no_interval() -> None:
     for column, draws, value in ((x, weights, "1"), (-x, weights, "-1"), (other, one_cluster, "0.667")):
         result = agreement.agree(x, column, "kendall_tau_b", draws)
         assert (result.low, result.high) == (None, None)
-        assert result.reason == f"no interval: all resamples of the queries are {value}"
+        assert result.reason == f"no interval: the resamples of the queries are all {value}"
     # b is a less 3 everywhere: however the queries are drawn, the difference is 3
     for values in ([0.3], [], agreement.paired_differences(x, x - 3)):
         (interval,) = agreement.mean_intervals(np.reshape(values, (-1, 1)), weights[:, : len(values)])

@@ -150,9 +150,7 @@ def label_agreements(sides: Sides, settings: Settings) -> Iterator[Row]:
         for labels_of, of_runs in varying.items() if any(is_common) else ():
             known = [one for one, is_in_all in zip(of_runs, is_common, strict=True) if one and is_in_all]
             value = sign * float(np.mean([one.value for one in known]))
-            resampled = sign * np.mean([one.values for one in known], axis=0)
-            # a value of 1 or -1 is that of all resamples
-            interval = percentiles(resampled, settings.confidence) if abs(value) < 1 else (None, None)
+            interval = percentiles(sign * np.mean([one.values for one in known], axis=0), settings.confidence)
             yield _row(sides, (OF_LABELS, labels_of, reader), value, interval, int(num_queries))
 
 

@@ -12,7 +12,7 @@ import rich.console
 from erag_ray.analyses.columns import PER_QUERY, by_dataset, table_of
 from erag_ray.analyses.costs import cost_text
 from erag_ray.analyses.paired import pair_name
-from erag_ray.analyses.parts.formats import number, p_text, with_interval
+from erag_ray.analyses.parts.formats import counted, number, p_text, with_interval
 from erag_ray.analyses.parts.model import Finding, Format, Report, Section, Verdict
 from erag_ray.analyses.parts.shapes import about, estimate, field, listing, name_field, part_name, rows_of
 from erag_ray.analyses.settings import settings_of
@@ -137,14 +137,15 @@ def _findings(tables: Mapping[TableSchema, pl.DataFrame], alpha: float) -> Itera
     num_runs = len({*tables[READER_INTERACTIONS]["run_a"], *tables[READER_INTERACTIONS]["run_b"]})
     for row in rows_of(tables[READER_AGREEMENTS].filter(about=ORDER).drop_nulls("value")):
         shown = with_interval(row["value"], row["low"], row["high"], drop_zero=True)
-        yield f"{row['reader_a']} and {row['reader_b']} order the {num_runs} runs with tau-b {shown}"
+        over = counted(row["num_queries"], "question")
+        yield f"{row['reader_a']} and {row['reader_b']} order the {num_runs} runs with tau-b {shown}, over {over}"
     labels = {
-        (row["reader_a"], row["reader_b"]): row["value"]
-        for row in rows_of(tables[READER_AGREEMENTS].filter(about=OF_LABELS))
+        (row["reader_a"], row["reader_b"]): (row["value"], row["low"], row["high"])
+        for row in rows_of(tables[READER_AGREEMENTS].filter(about=OF_LABELS).drop_nulls("value"))
     }
-    for (one, other), value in labels.items():
-        if one != other and value is not None and labels.get((other, other)) is not None:
-            shown, itself = (number(tau, drop_zero=True) for tau in (value, labels[other, other]))
+    for (one, other), figures in labels.items():
+        if one != other and (other, other) in labels:
+            shown, itself = (with_interval(*of, drop_zero=True) for of in (figures, labels[other, other]))
             text = f"labels of {one} predict the answers of {other} with tau-b {shown}, {other}'s labels with {itself}"
             yield f"{text}, over the same runs"
 

@@ -146,7 +146,7 @@ def agree(
         elif (undefined := np.isnan(resampled).mean()) > MAX_UNDEFINED_SHARE:
             reason = f"no interval: a column is constant in {undefined:.1%} of the resamples"
         elif low is None:
-            reason = f"no interval: all resamples of the {counted} are {value:.3g}"
+            reason = f"no interval: the resamples of the {counted} are all {value:.3g}"
     if orders is not None and len(first) >= MIN_FOR_P_VALUE:
         p_value = float(permutation_p_values(first[:, None], second, statistic, orders)[0])
     return Agreement(

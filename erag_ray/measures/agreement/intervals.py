@@ -156,15 +156,14 @@ def wilson_interval(
 
 
 def percentiles(resampled: Floats, confidence: float) -> tuple[float | None, float | None]:
-    """Return the percentile interval; none if too many are undefined, or all are equal and so say nothing of others."""
+    """Return the percentile interval; none if too many are undefined, or if it has no width."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence {confidence} is outside (0, 1)")
     defined = resampled[~np.isnan(resampled)]
-    is_undefined = not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled)
-    if is_undefined or np.ptp(defined) < 10**-TIE_DIGITS:
+    if not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled):
         return None, None
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    return (float(low), float(high)) if high - low > 10**-TIE_DIGITS else (None, None)
 
 
 def checked_weights(weights: Weights, num_queries: int) -> Weights:
