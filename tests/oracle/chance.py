@@ -151,24 +151,22 @@ def wilson(values: Sequence[float], confidence: float, clusters: Clusters = None
     """The mean of values from 0 to 1, and the interval of as many events as have its variance (Kish 1965)."""
     if not (count := len(values)):
         return None, None, None
-    share, size = mean(values), float(count)
-    plain = share * (1 - share)
-    if not {*values} <= {0.0, 1.0}:
-        varies = max(values) - min(values) > 1e-10
-        if not varies and clusters is None:
-            # other values are events, of which there was none
-            most = wilson([0.0] * count, confidence)[2] or 0.0
-            return share, share * (1 - most), share + (1 - share) * most
-        size *= plain / mean([(value - share) ** 2 for value in values]) if varies else 1.0
-    if clusters is not None:
-        number = len({*clusters})
-        sums = [
-            math.fsum(value - share for value, at in zip(values, clusters, strict=True) if at == one)
-            for one in {*clusters}
-        ]
-        variance = number / max(1, number - 1) * math.fsum(one * one for one in sums) / count
-        size = min(size, count * plain / variance) if variance > 1e-20 else number
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    share, size, places = mean(values), float(count), [*clusters] if clusters is not None else [*range(count)]
+    number, plain, level = len({*places}), share * (1 - share), (1 + confidence) / 2
+    are_events = {*values} <= {0.0, 1.0}
+    if not are_events and max(values) - min(values) < 1e-10:
+        # other values are events, of which there was none
+        most = wilson([0.0] * number, confidence)[2] or 0.0
+        return share, share * (1 - most), share + (1 - share) * most
+    z = float(stats.norm.ppf(level))
+    if clusters is not None or not are_events:
+        sums = by_cluster([value - share for value in values], places)
+        variance = math.fsum((one * count / number) ** 2 for one in sums) / count
+        size = number
+        if variance > 1e-20:
+            variance *= number / (number - 1) * (float(stats.t.ppf(level, number - 1)) / z) ** 2
+            within = plain if are_events else mean([(value - share) ** 2 for value in values])
+            size = count * plain / max(variance, within)
     middle = share + z * z / (2 * size)
     half = z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
     low, high = ((middle + side * half) / (1 + z * z / size) for side in (-1, 1))

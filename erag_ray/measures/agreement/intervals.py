@@ -21,6 +21,7 @@ TIE_DIGITS = 10
 """Decimal digits to which differences and means are compared; values are rounded to 12 digits."""
 MAX_UNDEFINED_SHARE = 0.05
 """There is no interval if the statistic is undefined in more than this fraction of the resamples."""
+ROUNDING = 1e-20
 MAX_TABLE_VALUES = 2**20
 """Weights in memory at a time: 8 MiB, with enough rows for efficient matrix products."""
 
@@ -73,8 +74,7 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     intervals = []
     for column, resampled in zip(columns.T, np.concatenate(parts).T, strict=True):
         judged = column[~np.isnan(column)]
-        mean = float(judged.mean()) if len(judged) else None
-        intervals.append((mean, *percentiles(resampled, confidence)))
+        intervals.append((float(judged.mean()) if len(judged) else None, *percentiles(resampled, confidence)))
     return intervals
 
 
@@ -104,8 +104,8 @@ def score_intervals(
 def share_of(values: Floats, confidence: float, clusters: Clusters | None = None) -> Interval:
     """Return the mean of values from 0 to 1, such as the share of queries with an event, and its Wilson interval.
 
-    It is that of as many independent events as give a mean of this variance (Kish 1965), and not too short near 0 or 1.
-    Of equal values other than 0 and 1, it is that of the share of other values, none of which was drawn.
+    It is that of as many independent events as give a mean of this variance (Kish 1965), where that is estimated with
+    Student's quantile; of equal values other than 0 and 1, that of the share of other values, none of which was drawn.
 
     Args:
         values: [num_queries]; NaN: does not count.
@@ -115,32 +115,36 @@ def share_of(values: Floats, confidence: float, clusters: Clusters | None = None
     is_judged = ~np.isnan(values)
     judged = values[is_judged]
     total, count = float(judged.sum()), len(judged)
-    if not count:
-        return None, None, None
+    is_event = bool(((judged == 0) | (judged == 1)).all())
+    if not count or (is_event and clusters is None):
+        return wilson_interval(total, count, confidence)
     mean = total / count
-    is_event = ((judged == 0) | (judged == 1)).all()
-    deviations, plain, number = judged - mean, mean * (1 - mean), count
-    variance = plain if is_event else float(deviations @ deviations) / count
-    if clusters is not None:
-        _, numbers = np.unique(clusters[is_judged], return_inverse=True)
-        sums = np.bincount(numbers, weights=deviations)
-        of_clusters = len(sums) / max(1, len(sums) - 1) * float(sums @ sums) / count
-        number, variance = (count, max(variance, of_clusters)) if of_clusters > 1e-20 else (len(sums), plain)
-    if plain and variance < 1e-20:
-        unseen = wilson_interval(0, count, confidence)[2] or 0.0
-        return mean, mean - unseen * mean, mean + unseen * (1 - mean)
-    size = number if variance == plain else number * plain / variance
+    units = np.arange(count) if clusters is None else np.unique(clusters[is_judged], return_inverse=True)[1]
+    sums = np.bincount(units, weights=judged - mean)
+    size, plain = float(len(sums)), mean * (1 - mean)
+    within = plain if is_event else float(((judged - mean) ** 2).mean())
+    if plain and within < ROUNDING:
+        other = wilson_interval(0, len(sums), confidence)[2] or 0.0
+        return mean, mean - other * mean, mean + other * (1 - mean)
+    if (variance := float(sums @ sums) / count) > ROUNDING:
+        size = count * plain / max(within, variance * variance_factor(len(sums), confidence))
     return wilson_interval(total, count, confidence, size)
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def variance_factor(count: int, confidence: float) -> float:
+    """Return what makes the variance of ``count`` values one by which the normal quantile is as wide as Student's."""
+    from scipy.special import ndtri, stdtrit
+
+    level = 0.5 + 0.5 * confidence
+    return count / (count - 1) * float(stdtrit(count - 1, level) / ndtri(level)) ** 2
+
+
 @functools.lru_cache(maxsize=1 << 16)
-def wilson_interval(
-    positive: float, count: int, confidence: float, independent: float | None = None
-) -> Interval:
+def wilson_interval(positive: float, count: int, confidence: float, size: float | None = None) -> Interval:
     """Return (share, low, high) by Wilson (1927), with the arithmetic of scipy's ``BinomTestResult.proportion_ci``.
 
-    scipy also computes a p-value, which is far slower. All three are None if ``count`` is 0. ``independent`` is the
-    number of independent queries, where it is not ``count``.
+    All three are None if ``count`` is 0. ``size``: the number of independent queries, if it is not ``count``.
     """
     if not count:
         return None, None, None
@@ -148,7 +152,7 @@ def wilson_interval(
     from scipy.special import ndtri
 
     share, z = positive / count, float(ndtri(0.5 + 0.5 * confidence))
-    number = count if independent is None else independent
+    number = count if size is None else size
     below = 2 * (number + z**2)
     center = (2 * number * share + z**2) / below
     delta = z / below * math.sqrt(4 * number * share * (1 - share) + z**2)
@@ -228,7 +232,6 @@ def round_up(value: float) -> int:
 @functools.lru_cache(maxsize=1 << 14)
 def standard_errors(alpha: float, count: float) -> float:
     """Return the difference that a test of ``count`` queries finds with a power of .8, in standard errors."""
-    # imported lazily: it is slow, and checks of inputs do not need it
     from scipy.special import stdtrit
 
     return float(stdtrit(count - 1, 1 - alpha / 2) + stdtrit(count - 1, POWER))
