@@ -45,7 +45,7 @@ def test_the_report_shows_credits_and_orders_where_they_were_asked_for(compared:
     for words in ("within lists", "by eRAG's label and their credit", "when the list is changed"):
         assert (words in text, words in plain) == (True, False)
     # over the lists in which an annotator's labels and the credits vary
-    assert "| bad | 3 | leave\\_one\\_out | 0.750 n=2 | -0.500 n=1 |" in text
+    assert "| bad | 3 | leave\\_one\\_out | 0.750 \\[-0.936, 0.999\\] n=2 | -0.500 n=1 |" in text
     shares = table(credited, CREDIT_SHARES, run_id="good", slice="", credit="leave_one_out")
     assert shares["share"].sum() == pytest.approx(1.0)
     # q1: d2 spoils the list, and is useless alone

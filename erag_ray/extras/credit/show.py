@@ -35,7 +35,7 @@ def show_agreement(view: View) -> Iterator[Table | Figure]:
             {name: Column(name) for name in annotators},
             lambda row: estimate(row, "agreement", row["note"]),
             caption="The mean over the lists in which both vary (n: over so many lists only, so not over the same); "
-            "intervals draw questions. Marginal and Shapley credits sum to the list's score minus the closed-book "
+            "intervals are over questions. Marginal and Shapley credits sum to the list's score minus the closed-book "
             "score, so they do not compete with labels in predicting it. A list of one has its gain as credit.",
             **view.about("credit", f"{statistic} of labels with credit, within lists"),
         )
@@ -110,7 +110,7 @@ def _share_table(view: View, rows: pl.DataFrame, of_slice: str) -> Table:
             for effect, meaning in EFFECTS.items()
         },
         functools.partial(estimate, name="share"),
-        caption="Shares of the documents down to this depth; intervals draw questions. "
+        caption="Shares of the documents down to this depth; intervals are over questions. "
         + " ".join(f"{effect.replace('_', ' ')}: {meaning}." for effect, meaning in EFFECTS.items()),
         **view.about(
             "credit_shares",
