@@ -352,10 +352,11 @@ BAD_RUNS: list[tuple[Any, str]] = [
         ({"judge": {"kinds": "echo"}}, "unknown key judge.kinds. Did you mean judge.kind"),
         ({"retrievers": {"good": {"kind": "bm25"}}}, "runs and retrievers: both name good"),
         ({"passages": None, "runs": first_list([("d1", "9.5")])}, "the lists have ids without texts"),
-        ({"passages": None, "runs": {"good": {"other": [("d1", "x")]}}}, r"inputs:\n.*no query in common"),
+        ({"passages": None, "runs": {"good": {"other": [("d1", "x")]}}},
+         r"1 problem with the inputs:\n.*no query in common"),
         ({"passages": [{"doc_id": "d1"}]}, r"passages\[0\]: text is missing"),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments_are_named_before_anything_is_read(
     tmp_path: pathlib.Path, changes: dict[str, Any], fault: str, no_reader: None
 ) -> None:

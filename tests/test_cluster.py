@@ -167,18 +167,12 @@ def test_the_drivers_fit_what_is_installed(name: str) -> None:
     ("name", "pattern", "instead", "expected"),
     [
         ("cluster.yaml", r" +ImageId: .*\n", "", {"no known driver: None"}),
-        (
-            GCP,
-            "common-cu129-ubuntu-2204-nvidia-580",
-            "common-cu124",
-            {
-                "torch (CUDA 13.0) needs driver 580.65.06, common-cu124 has 550.54.14",
-                "faiss-gpu (CUDA 12.9) needs driver 575.51.03, common-cu124 has 550.54.14",
-            },
-        ),
+        (GCP, "common-cu129-ubuntu-2204-nvidia-580", "common-cu124",
+         {"torch (CUDA 13.0) needs driver 580.65.06, common-cu124 has 550.54.14",
+          "faiss-gpu (CUDA 12.9) needs driver 575.51.03, common-cu124 has 550.54.14"}),
         (GCP, "nvidia-580", "nvidia-000", {"no known driver: common-cu129-ubuntu-2204-nvidia-000"}),
     ],
-)
+)  # fmt: skip
 def test_a_driver_that_does_not_fit_is_found(
     name: str, pattern: str, instead: str, expected: set[str]
 ) -> None:

@@ -191,12 +191,12 @@ def test_changed_records_change_their_slices_and_clusters(tmp_path: pathlib.Path
     ("path", "values", "problem"),
     [
         ("meta.road", None, "clusters: meta.road: no record has meta.road"),
-        ("meta.all", None, "clusters: meta.all: all 6 questions of tiny are one cluster, and a test needs"),
+        ("meta.all", None, "clusters: meta.all: all 6 questions of tiny are one cluster, and a test needs several"),
         ("page", None, None),
         ("meta.street", [1, 2, 3, 4, 5, 6], None),
         ("meta.street", [None, 1, 1, None, " ", ""], "; 4 have no value and count by themselves"),
     ],
-)
+)  # fmt: skip
 def test_clusters_that_group_nothing_are_a_problem_or_a_note(
     tmp_path: pathlib.Path, path: str, values: Sequence[object] | None, problem: str | None
 ) -> None:

@@ -289,10 +289,11 @@ def test_processes_that_end_one_after_the_other_end_the_job(
 @pytest.mark.parametrize(
     ("error", "what"),
     [
-        (RuntimeError("CUDA error: uncorrectable ECC error"), "the GPU cannot be used: CUDA error: uncorr"),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered"),
+         "the GPU cannot be used: CUDA error: uncorrectable ECC error encountered"),
         (OSError("Can't load the tokenizer"), "reader echo cannot be loaded: Can't load the tokenizer"),
     ],
-)
+)  # fmt: skip
 def test_a_model_that_a_node_cannot_load_ends_the_job_by_name(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
 ) -> None:

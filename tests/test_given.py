@@ -176,7 +176,7 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
     ("records", "words"),
     [
         ([FIRST, FIRST], ["outputs.jsonl.gz:2", "query 'q1'", "run 'a'", "repeats", ":1"]),
-        ([{"query_id": "q1", "doc_id": "d1", "output": text} for text in "xy"], [":2", "'d1': repeats"]),
+        ([{"query_id": "q1", "doc_id": "d1", "output": text} for text in "xy"], [":2", "document 'd1'", "repeats"]),
         ([{"query_id": "q1", "run": "a"}], [":1", "no output", "call it output", "null"]),
         ([{"run": "a", "output": "x"}], [":1", "query_id is missing"]),
         ([{"query_id": "q1", "output": "x"}], [":1", "run_id is missing"]),
@@ -187,20 +187,19 @@ DOCUMENTS = {**FIRST, "documents": ["d1", "d2"]}
         ([{**FIRST, "seconds": "2"}], [":1", "seconds is '2'; it must be a number of at least 0"]),
         ([{**FIRST, "documents": "d1"}], [":1", "documents is 'd1'", "list"]),
         ([{**FIRST, "documents": ["d1", "d1"]}], [":1", "document 2", "more than once"]),
-        ([{**FIRST, "documents": [{"id": d, "rank": d} for d in (2, 1)]}], [":1", "1 comes after rank 2"]),
-        (
-            [{**FIRST, "run": "log", "documents": [{"id": f"d{n}", "score": n / 10} for n in (1, 2, 3)]}],
-            ["outputs of run 'log': scores rise with the rank"],
-        ),
+        ([{**FIRST, "documents": [{"id": d, "rank": d} for d in (2, 1)]}], [":1", "rank 1 comes after rank 2"]),
+        ([{**FIRST, "run": "log", "documents": [{"id": f"d{n}", "score": n / 10} for n in (1, 2, 3)]}],
+         ["outputs of run 'log': scores rise with the rank"]),
         ([{**FIRST, "doc_ids": ["d1", "d2", "d3", "d4"]}], [":1", "4 documents", "cut to 3"]),
         ([{**FIRST, "run": "good", "documents": ["d1"]}], [":1", "run 'good'", "runs"]),
-        ([{**DOCUMENTS, "depth": 3}, {**FIRST, "depth": 1, "documents": ["d2"]}], [":2", "other documents"]),
+        ([{**DOCUMENTS, "depth": 3}, {**FIRST, "depth": 1, "documents": ["d2"]}],
+         [":2", "other documents than at", ":1"]),
         ([], ["outputs: there is none in", "outputs.jsonl.gz"]),
         ([{**FIRST, "query_id": "q77"}], ["outputs", "none is of one of the questions", "'q77'"]),
         ([{**FIRST, "doc_id": 0}], ["all have the doc_id of a document in no list", "(q1: 0)"]),
         ([DOCUMENTS], ["passages", "d1"]),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_outputs_is_named(tiny: Tiny, records: Any, words: Any) -> None:
     needs_lists = records == [DOCUMENTS]
     given = with_outputs(tiny, records, **({"passages": [], "runs": {}} if needs_lists else {}))

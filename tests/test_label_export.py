@@ -155,7 +155,8 @@ def test_stale_and_missing_tables_are_refused_and_nothing_is_written(
     shutil.copytree(finished.config.out, copy)
     store, out = TableStore(str(copy)), tmp_path / "out"
     store.write(store.read(RUNS).head(3), RUNS)
-    with pytest.raises(InputError, match="labels were computed from an earlier version of runs; run erag"):
+    match = "labels were computed from an earlier version of runs; run erag-ray"
+    with pytest.raises(InputError, match=match):
         export(ExportConfig(job=str(copy), out=str(out), progress=False))
     store.invalidate(LABELS)
     with pytest.raises(InputError, match=r"no sealed labels; run erag-ray compare"):

@@ -250,7 +250,8 @@ def test_inputs_and_caches_inside_out_are_refused(
     for name in re.findall(r'"([^"]*/out/[^"]+)"', json.dumps(named)) if key != "cache_dir" else ():
         pathlib.Path(name).parent.mkdir(parents=True, exist_ok=True)
         pathlib.Path(name).write_text("")
-    with pytest.raises(InputError, match=rf"{key}: .* is inside out \({out}\), where this job writes"):
+    match = rf"{key}: .* is inside out \({out}\), where this job writes and deletes"
+    with pytest.raises(InputError, match=match):
         check_inputs(config)
     beside = json.loads(
         json.dumps(path).replace("OUT/..", "OUT").replace("OUT", f"{out}-2").replace("LINK", "LINK-2")

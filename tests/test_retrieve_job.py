@@ -139,20 +139,16 @@ def test_a_model_that_is_missing_is_named_also_where_another_run_reranks_by_it(t
     [
         ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
         ({"retrievers": {}}, "retrievers: name at least one"),
-        (
-            {"retrievers": {**BM25, "again": RetrieverConfig(kind="rerank", of=["bm25"], by="bm25")}},
-            r"retrievers\.again: by: bm25 is not dense",
-        ),
-        (
-            {"retrievers": {**BOTH, "f": RetrieverConfig(kind="rrf", of=[*BOTH], candidates=9)}},
-            r"retrievers\.f: candidates: 9 is more than depth 3",
-        ),
+        ({"retrievers": {**BM25, "again": RetrieverConfig(kind="rerank", of=["bm25"], by="bm25")}},
+         r"retrievers\.again: by: bm25 is not dense"),
+        ({"retrievers": {**BOTH, "f": RetrieverConfig(kind="rrf", of=[*BOTH], candidates=9)}},
+         r"retrievers\.f: candidates: 9 is more than depth 3"),
         *[
             ({"retrievers": {name: RetrieverConfig(kind="bm25")}}, "cannot be a file name")
             for name in ("a/b", "..", ".", "", " a", "a\n", "x" * 200)
         ],
     ],
-)
+)  # fmt: skip
 def test_a_config_that_cannot_be(tiny: Tiny, changes: dict[str, object], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         config_of(tiny, **changes)
@@ -400,7 +396,8 @@ HTTP = {"kind": "http", "revision": "1", "url": "http://c"}
     [
         ({"kind": "rrf", "of": ["bm25"]}, "of: rrf needs at least two runs"),
         ({"kind": "rerank", "of": ["bm25"]}, "model: rerank needs a model or by, one of the two"),
-        ({"kind": "rerank", "of": ["bm25"], "by": "x", "model": "y"}, "a model or by, one of the two"),
+        ({"kind": "rerank", "of": ["bm25"], "by": "x", "model": "y"},
+         "model: rerank needs a model or by, one of the two"),
         ({"kind": "rerank", "of": [], "by": "x"}, "of: rerank needs the one run to score again"),
         ({"kind": "dense"}, "model: dense needs one"),
         ({"kind": " "}, "kind is blank"),
@@ -421,7 +418,7 @@ HTTP = {"kind": "http", "revision": "1", "url": "http://c"}
         ({**HTTP, "url": "http://c/?key=1"}, "url must be an address without a name, a"),
         ({**HTTP, "api_key_env": "sk-1"}, "be the name of a variable"),
     ],
-)
+)  # fmt: skip
 def test_a_retriever_that_cannot_be(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         RetrieverConfig(**settings)

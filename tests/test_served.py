@@ -530,16 +530,14 @@ def test_missing_and_wrong_settings_are_refused_and_no_key_is_repeated(
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        (
-            {"price_per_million": {"input": math.nan, "output": 1.0}},
-            "million.input: expected a number, got nan",
-        ),
+        ({"price_per_million": {"input": math.nan, "output": 1.0}},
+         "price_per_million.input: expected a number, got nan"),
         ({"price_per_million": {"input": 1.0}}, "must have a price for output"),
         ({"price_per_million": {"inputs": 1.0}}, "has the keys input, output, cached_input, not inputs"),
         ({"api_key_env": KEY}, "never the key itself"),
         ({"api_key_env": "gsk_abc"}, "never the key itself"),
     ],
-)
+)  # fmt: skip
 def test_wrong_values_are_refused(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=r"\w") as refused:
         ReaderConfig(kind="served", **settings)

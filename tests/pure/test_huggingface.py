@@ -96,7 +96,7 @@ QA = {"question": "q", "answers": "a"}
 @pytest.mark.parametrize(
     ("row", "fields", "message"),
     [
-        ({"q": "x", "a": None}, {"question": "query"}, r"_fields\.question: no field query; .* q, a$"),
+        ({"q": "x", "a": None}, {"question": "query"}, r"question_fields\.question: no field query; .* q, a$"),
         ({"q": "x", "a": "Ann"}, {"question": "q", "answers": "a.text"}, "answers: no field a.text"),
         ({"q": 5, "a": "Ann"}, QA, "question is 5; it must be a string"),
         ({"q": "x", "a": 5}, QA, "answer 5 must be a string"),
@@ -104,7 +104,7 @@ QA = {"question": "q", "answers": "a"}
         ({"q": "x", "a": "Ann", "i": 1.5}, {**QA, "id": "i"}, "id is 1.5"),
         ({"q": "x", "a": None}, QA, "has no answer"),
     ],
-)
+)  # fmt: skip
 def test_a_field_that_is_missing_or_of_another_type_is_an_error_with_its_row(
     hub: dict[object, object],
     monkeypatch: pytest.MonkeyPatch,

@@ -217,7 +217,7 @@ def test_what_is_not_an_answer_is_an_error_of_its_kind(kind: str, answer: object
 TEXTS: list[tuple[dict[str, Any], str]] = [
     (reply(), "Orla"),
     (reply([{"type": "text", "text": "Or"}, {"type": "text", "text": "la"}]), "Orla"),
-    (reply([{"type": "thinking", "thinking": [{"text": "Graz?"}]}, {"text": "Orla"}]), "Orla"),
+    (reply([{"type": "thinking", "thinking": [{"type": "text", "text": "Graz?"}]}, {"text": "Orla"}]), "Orla"),
     (reply(["Or", {"type": "reference", "reference_ids": [1]}, "la"]), "Orla"),
     (reply({"type": "text", "text": "Orla"}), "Orla"),
     (reply([{"type": "output_text", "text": "Orla"}]), "Orla"),
@@ -231,7 +231,7 @@ TEXTS: list[tuple[dict[str, Any], str]] = [
     (reply(tool_calls=[], function_call=None, refusal=None, error=None), "Orla"),
     (choice(error=None), "Orla"),
     ({"choices": [{"text": "Orla", "finish_reason": "stop"}]}, "Orla"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "text"), TEXTS, ids=str)
