@@ -17,7 +17,7 @@ from erag_ray.inference.planning.pending import Use, Uses
 from erag_ray.measures.scores import MARKUP, Scoring, normalize_answer, score_named, score_outputs
 from erag_ray.prompts.kinds.base import Kind, Value
 from erag_ray.prompts.request import Response
-from erag_ray.store.schemas import COMMON_OUTPUTS, OUTPUTS, RESPONSES
+from erag_ray.store.schemas import COMMON_OUTPUTS, OUTPUTS, RESPONSES, frame_schema
 from erag_ray.support.user_code import running
 
 SINGLE_DOCUMENT = "single_document"
@@ -25,19 +25,7 @@ SINGLE_DOCUMENT = "single_document"
 NUM_COMMON = 10
 KIND = ["dataset", "reader", "kind", "depth"]
 TEXT = ["reader", "query_id", "output"]
-ANSWERS = pl.Schema(
-    {
-        "kind": pl.String(),
-        "depth": pl.Int32(),
-        "run_id": pl.String(),
-        "query_id": pl.String(),
-        "doc_ids": pl.List(pl.String()),
-        "reader": pl.String(),
-        "output": pl.String(),
-        "num_prompt_tokens": pl.Int64(),
-        "num_output_tokens": pl.Int64(),
-    }
-)
+ANSWERS = frame_schema("kind depth run_id query_id doc_ids reader output num_prompt_tokens num_output_tokens")
 """Outputs that are given for lists of a kind; null where one is missing."""
 NO_ANSWERS = pl.DataFrame(schema=ANSWERS)
 Values = Mapping[Kind, pl.DataFrame]

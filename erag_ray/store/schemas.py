@@ -82,6 +82,11 @@ def table_schema(name: str, columns: str, **types: pa.DataType) -> TableSchema:
     return TableSchema(name=name, columns=pa.schema(fields), key=key)
 
 
+def frame_schema(columns: str, **types: pa.DataType) -> pl.Schema:
+    """Return the columns of frames that are no sealed table; arguments as in `table_schema`."""
+    return table_schema("", columns, **types).empty().schema
+
+
 def of_slices(name: str, whole: TableSchema) -> TableSchema:
     """Return the schema of a table by slice, with the columns slice and value added."""
     names = [pa.field(column, STRING, nullable=False) for column in ("slice", "value")]

@@ -22,12 +22,11 @@ from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, is_filled, scan_pa
 from erag_ray.data.files.records import TABLE, read_records
 from erag_ray.data.files.squad import page_key, page_keys
 from erag_ray.store.files import is_folder
+from erag_ray.store.schemas import CORPUS
 from erag_ray.store.tables import part_paths
 from erag_ray.support.errors import InputError
 
-CORPUS_COLUMNS = pl.Schema(
-    {"doc_id": pl.String(), "page_id": pl.String(), "title": pl.String(), "text": pl.String()}
-)
+CORPUS_COLUMNS = CORPUS.empty().schema
 ID_COLUMNS = pl.Schema({"doc_id": pl.String(), "line": pl.UInt32()})
 BATCH_SIZE = 1 << 16
 TAB_COLUMNS = (("id", "text", "title"), ("id", "text"))

@@ -16,25 +16,11 @@ from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
 from erag_ray.data.files.ids import RUN_IDS, IdKeys, identifier
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
+from erag_ray.store.schemas import RUNS, STRING, frame_schema
 
-RUN_COLUMNS = pl.Schema(
-    {
-        "run_id": pl.String(),
-        "query_id": pl.String(),
-        "rank": pl.Int32(),
-        "doc_id": pl.String(),
-        "score": pl.Float64(),
-    }
-)
+RUN_COLUMNS = RUNS.empty().schema
 ENTRY_COLUMNS = pl.Schema(
-    {
-        **RUN_COLUMNS,
-        "page_id": pl.String(),
-        "page_text": pl.String(),
-        "title": pl.String(),
-        "text": pl.String(),
-        "seconds": pl.Float64(),
-    }
+    {**RUN_COLUMNS, **frame_schema("page_id page_text title text seconds", page_text=STRING)}
 )
 """RUNS; for a KILT prediction without a document its page, and the text of the passage that it means; for a list with
 texts the document's title (null: unknown) and text; the latency of the query's retrieval. A list that found nothing,

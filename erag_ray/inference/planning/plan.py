@@ -183,10 +183,8 @@ def _to_ask(
     return of_documents, of_lists.join(given, on=list_key, how="anti", maintain_order="left")
 
 
-_NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": pending.DocIds})
-_NO_LISTS_OF_RUNS = pl.DataFrame(
-    schema={"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": pending.DocIds}
-)
+_NO_LISTS = NO_ANSWERS.select("kind", "query_id", "doc_ids")
+_NO_LISTS_OF_RUNS = NO_ANSWERS.select("run_id", "query_id", "depth", "doc_ids")
 
 
 def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:

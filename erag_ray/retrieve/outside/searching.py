@@ -16,15 +16,14 @@ from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.outside.adapters import Search
 from erag_ray.store.fingerprints import new_job_id
 from erag_ray.store.folder import Folder
+from erag_ray.store.schemas import frame_schema
 from erag_ray.store.sharded_tasks import read_whole_frames, write_frame
 from erag_ray.support.errors import JobError
 from erag_ray.support.logs import say
 from erag_ray.support.progress import counted
 from erag_ray.support.user_code import fault_of, is_raised_here
 
-LIST_TEXT_COLUMNS = pl.Schema(
-    {**LIST_COLUMNS, "title": pl.String(), "text": pl.String(), "seconds": pl.Float64()}
-)
+LIST_TEXT_COLUMNS = pl.Schema({**LIST_COLUMNS, **frame_schema("title text seconds")})
 SEARCHED_COLUMNS = pl.Schema({**LIST_TEXT_COLUMNS, "question": pl.String(), "depth": pl.Int64()})
 """What is written while questions are asked; a question without documents has one row without doc_id."""
 SEARCHED = "searched"
