@@ -17,7 +17,7 @@ from erag_ray.analyses.contract import Analysis, Evaluation
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.annotators import SUFFICES, label_sign
 from erag_ray.data.runs.references import NO_PASSAGES, REFERENCES
-from erag_ray.store.schemas import LABELS, RUNS, UTILITY, conform, table_schema
+from erag_ray.store.schemas import LABELS, RUNS, UTILITY, table_schema
 from erag_ray.support.progress import StageProgress
 
 CELLS = table_schema("cells", "reader* score* run_id* query_id* depth* alone? list? closed_book? cell?")
@@ -90,7 +90,7 @@ def cells(
     rows = [(*key, name) for key, (name, _) in CELL_OF.items()]
     cell_of = pl.DataFrame(rows, [*facts, "cell"], orient="row")
     named = known.join(cell_of, on=facts, how="left")
-    return pl.DataFrame(conform(named.select(CELLS.columns.names).sort(keys), CELLS))
+    return named.select(CELLS.columns.names).sort(keys)
 
 
 def _first_ranks(

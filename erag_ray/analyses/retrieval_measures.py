@@ -29,7 +29,7 @@ from erag_ray.inputs.tables import resolve_gold
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
 from erag_ray.store.fingerprints import file_stamp
-from erag_ray.store.schemas import RUNS, UTILITY, conform, table_schema
+from erag_ray.store.schemas import RUNS, UTILITY, table_schema
 from erag_ray.store.stages.stage import Append, Stage, ensure
 from erag_ray.store.tables import TableStore
 from erag_ray.support.logs import say
@@ -155,9 +155,7 @@ def mean_retrieval_measures(values: pl.DataFrame, counted: pl.DataFrame, runs: S
     means = filled.group_by("dataset", "run_id", "measure", "cutoff").agg(
         value.mean(), num_queries=value.count().cast(pl.Int64), num_dropped=value.null_count().cast(pl.Int64)
     )
-    table = means.sort("dataset", "run_id", "measure", "cutoff").select(RETRIEVAL_MEASURES.columns.names)
-    conform(table, RETRIEVAL_MEASURES)
-    return table
+    return means.sort("dataset", "run_id", "measure", "cutoff").select(RETRIEVAL_MEASURES.columns.names)
 
 
 def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> list[Table]:

@@ -28,7 +28,7 @@ from erag_ray.analyses.settings import Settings
 from erag_ray.config.job import KNOWN
 from erag_ray.data.datasets.paths import NO_VALUE
 from erag_ray.data.runs.references import END_TO_END
-from erag_ray.store.schemas import SLICES, conform, of_slices
+from erag_ray.store.schemas import SLICES, of_slices
 
 SLICE_MEANS = of_slices("slice_means", MEANS)
 SLICE_COMPARISONS = of_slices("slice_comparisons", COMPARISONS)
@@ -40,9 +40,8 @@ def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
     """SLICES of `KNOWN`, by the closed-book column of CELLS; with several readers: whether all of them know it."""
     knows, is_judged = pl.col("closed_book").all(), pl.col("closed_book").is_not_null().all()
     value = pl.when(~is_judged).then(pl.lit(NO_VALUE)).when(knows).then(pl.lit("yes")).otherwise(pl.lit("no"))
-    values = cells.group_by("query_id").agg(value=value)
-    named = values.with_columns(slice=pl.lit(KNOWN)).sort("query_id")
-    return pl.DataFrame(conform(named.select(SLICES.columns.names), SLICES))
+    values = cells.group_by("query_id").agg(value=value).sort("query_id")
+    return values.with_columns(slice=pl.lit(KNOWN)).select(SLICES.columns.names)
 
 
 def slices_of(evaluation: contract.Evaluation) -> pl.DataFrame:
@@ -80,13 +79,11 @@ def _order(value: str) -> tuple[bool, bool, float, str]:
 
 
 def slice_means(dataset: DatasetColumns, slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    parts = [
+    parts = (
         means(columns, settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
         for name, value, columns in with_slices(dataset, slices)
-    ]
-    names = SLICE_MEANS.columns.names
-    rows = pl.concat([SLICE_MEANS.empty(), *(part.select(names) for part in parts)])
-    return pl.DataFrame(conform(rows, SLICE_MEANS))
+    )
+    return pl.concat([SLICE_MEANS.empty(), *(part.select(SLICE_MEANS.columns.names) for part in parts)])
 
 
 def slice_comparisons(dataset: DatasetColumns, slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from erag_ray.analyses.columns import table_of
 from erag_ray.analyses.parts.model import Column, Format, Table
 from erag_ray.analyses.parts.shapes import crosstab, names, part_name, plain
 from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
@@ -23,7 +24,7 @@ from erag_ray.inputs.tables import resolve_gold
 from erag_ray.measures.agreement import wilson_interval
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
-from erag_ray.store.schemas import RUNS, conform, table_schema
+from erag_ray.store.schemas import RUNS, table_schema
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 from erag_ray.support.logs import say
@@ -91,9 +92,7 @@ def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
             (dataset, run_id, name, *wilson_interval(*count, confidence), *count)
             for name, count in counts.items()
         ]
-    table = pl.DataFrame(rows, schema=DUAL_LABELS.empty().schema, orient="row")
-    conform(table, DUAL_LABELS)
-    return table
+    return table_of(rows, DUAL_LABELS)
 
 
 def dual_tables(table: pl.DataFrame, confidence: float) -> list[Table]:
