@@ -149,15 +149,6 @@ class TableStore:
         except InputError:
             return False
 
-    def digest(self, schema: TableSchema) -> str:
-        """Return the fingerprint of a sealed table's content, which does not depend on its inputs.
-
-        Raises:
-            FileNotFoundError: the table is not sealed.
-            InputError: the manifest is damaged.
-        """
-        return content_digest(self.manifest(schema))
-
     def read(self, schema: TableSchema) -> pl.DataFrame:
         """Read a sealed table.
 

@@ -14,6 +14,7 @@ from erag_ray.extras.gate.side import Side
 from erag_ray.measures.agreement import TIE_DIGITS
 from erag_ray.measures.scores import JUDGED, score_sign
 from erag_ray.store.schemas import CORPUS, GIVEN, LIST_OUTPUTS
+from erag_ray.store.stages.stage import digests
 from erag_ray.support.errors import InputError
 
 PROMPT_KEYS = ("prompt", "titles", "num_examples", "family", "ask_to_abstain")
@@ -167,7 +168,7 @@ def _corpora(baseline: Side, candidate: Side) -> Iterator[Difference]:
     one, another = _passages(baseline), _passages(candidate)
     if [*map(_source, one)] != [*map(_source, another)]:
         yield Difference("corpus", f"passages from {', '.join(one)} -> {', '.join(another)}")
-    if baseline.store.digest(CORPUS) == candidate.store.digest(CORPUS):
+    if digests(baseline.store, [CORPUS]) == digests(candidate.store, [CORPUS]):
         return
     a, b = (side.store.read(CORPUS).select("doc_id", "title", "text") for side in (baseline, candidate))
     both = a.join(_named(b, "doc_id"), on="doc_id")
