@@ -30,14 +30,10 @@ OF_CONSOLE = ("progress", "verbose")
 
 
 def compare(config: JobConfig, console: rich.console.Console | None = None) -> None:
-    """Run a comparison: seal its tables in ``out``, write the report there and print the verdict.
+    """Run a comparison: seal its tables in ``out``, write the report there and print the verdict (to standard output).
 
     Of a finished job, whose config, files, models and code are the same, only the verdict is printed again (not with
     extensions, retrievers, or retry_failed).
-
-    Args:
-        config: the job.
-        console: the verdict is printed there (None: on standard output).
 
     Raises:
         InputError: all problems of the config, the files and the reader, before any request; or wrong labels.
@@ -92,9 +88,8 @@ def mark_finished(config: JobConfig) -> None:
 def is_finished(config: JobConfig) -> bool:
     """Return whether ``out`` is as `mark_finished` saw it, and config, input files, models and code are the same."""
     folder = Folder(config.out)
-    return folder.exists(FINISHED) and folder.read_bytes(FINISHED).decode(errors="replace") == _made_from(
-        config
-    )
+    noted = folder.read_bytes(FINISHED).decode(errors="replace") if folder.exists(FINISHED) else ""
+    return bool(noted) and noted == _made_from(config)
 
 
 def _made_from(config: JobConfig) -> str | None:

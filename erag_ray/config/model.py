@@ -154,13 +154,7 @@ class ServerKeys(Keys):
     def price_of(
         self, num_prompt_tokens: int, num_cached_tokens: int, num_output_tokens: int
     ) -> float | None:
-        """Return the price of these tokens; None if no price is given.
-
-        Args:
-            num_prompt_tokens: of all prompts.
-            num_cached_tokens: of those, what the server had in its cache.
-            num_output_tokens: of all outputs.
-        """
+        """Return the price of these tokens, some of whose prompts a server had in its cache; None if none is given."""
         prices = self.price_per_million
         if not prices:
             return None

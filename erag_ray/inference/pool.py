@@ -163,12 +163,8 @@ def block_rows(
 ) -> int:
     """Return the number of requests in a block: small enough to balance the readers, large enough to be efficient.
 
-    Args:
-        config: the job.
-        num_requests: their total.
-        pool: of readers.
-        speed: responses per second of one reader, if known: a block takes `BLOCK_SECONDS` at most.
-        in_flight: concurrent requests of one reader: a block has several rounds of them.
+    ``speed`` are responses per second of one reader, if known: a block takes `BLOCK_SECONDS` at most. ``in_flight`` are
+    the concurrent requests of one reader: a block has several rounds of them.
     """
     even = num_requests // (max(pool.size, pool.most) * BLOCKS_PER_READER)
     most = FIRST_BLOCK if speed is None else min(int(speed * BLOCK_SECONDS), MAX_BLOCK)

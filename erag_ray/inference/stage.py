@@ -112,10 +112,7 @@ class Finished:
 def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None = None) -> Finished:
     """Run the pending requests, check that every request has a response, and seal the stage.
 
-    Args:
-        config: the job.
-        plan: of the stage.
-        earlier: COSTS since the job was started, which count under ``max_cost``.
+    ``earlier`` are COSTS since the job was started, which count under ``max_cost``.
 
     Raises:
         InputError: the job has no dry run.

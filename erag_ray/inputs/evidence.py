@@ -85,13 +85,7 @@ def sample_notes(config: JobConfig, queries: pl.DataFrame, runs: pl.DataFrame) -
 def evidence_of(
     inputs: Inputs, values: Mapping[Kind, pl.DataFrame] | None = None, judged: pl.DataFrame | None = None
 ) -> Evidence:
-    """Return the evidence of annotators.
-
-    Args:
-        inputs: inputs of the job.
-        values: folded responses by kind of request.
-        judged: the pairs for the judge.
-    """
+    """Return the evidence of annotators: with folded responses by kind of request, and the pairs for the judge."""
     return Evidence(
         pairs=pairs(inputs.runs),
         queries=inputs.queries,

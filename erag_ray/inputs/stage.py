@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -73,9 +72,8 @@ INPUT_KEYS = (
     *RECORD_KEYS, "queries", "qrels", "triviaqa_questions", "score", "language", "default_score", "passages", "corpora",
     "run_corpora", "runs", "outputs", "trec_ties", "num_queries", "seed", "depth",
 )  # fmt: skip
-
-
 ReaderCheck = Callable[[JobConfig, Mapping[str, Dataset]], Sequence[str]]
+"""Returns the problems of the reader."""
 
 
 def dry_run_config(config: JobConfig) -> JobConfig:
@@ -84,11 +82,7 @@ def dry_run_config(config: JobConfig) -> JobConfig:
 
 
 def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Inputs:
-    """Load, check and seal the inputs.
-
-    Args:
-        config: the job.
-        check_reader: returns the problems of the reader, for jobs that run models; this stage itself loads no model.
+    """Load, check and seal the inputs; ``check_reader`` is for jobs that run models, of which this loads none.
 
     Raises:
         InputError: all problems of the config, the files and the reader, before anything is sealed; or of clusters.
@@ -268,7 +262,7 @@ def input_files(config: JobConfig) -> dict[str, str]:
         *config.qrels,
         *config.triviaqa_questions,
         *config.passages,
-        *itertools.chain.from_iterable(corpus.passages for corpus in config.corpora.values()),
+        *(path for corpus in config.corpora.values() for path in corpus.passages),
         *config.runs.values(),
         *config.outputs,
     ]

@@ -106,11 +106,7 @@ def check_numbering(
 ) -> None:
     """Record an error for each run, or its outputs, that is numbered from 0 and the questions from 1, or the reverse.
 
-    Args:
-        queries: QUERIES, all that were loaded.
-        entries: of all runs.
-        given: GIVEN, all that were loaded; outputs of single documents are checked together.
-        diagnostics: receives the errors.
+    Of all questions, entries and outputs that were loaded; outputs of single documents are checked together.
     """
     question_ids = queries["query_id"].to_list()
     for what, rows in (("", entries), ("outputs: ", given)):
@@ -128,14 +124,9 @@ def used_outputs(
     entries: pl.DataFrame,
     diagnostics: Diagnostics,
 ) -> pl.DataFrame:
-    """Return the rows of GIVEN that belong to the questions and lists of a job.
+    """Return the rows of GIVEN, of the files ``paths``, that belong to the evaluated sample and the lists of a job.
 
-    Args:
-        given: GIVEN, all that were loaded.
-        paths: their files.
-        queries: QUERIES of the evaluated sample.
-        entries: of all runs.
-        diagnostics: receives an error if no output is of one of the questions, and warnings about those not used.
+    Records an error if no output is of one of the questions, and warnings about those not used.
     """
     used = given.join(queries, on="query_id", how="semi", maintain_order="left")
     is_raw = {name: pl.col("output").str.contains(pattern) for name, pattern in ODD_OUTPUTS.items()}

@@ -24,9 +24,7 @@ VEGA_LITE = "6.4"
 def vega(figure: Figure, width: int | None = None) -> dict[str, Any]:
     """Return the Vega-Lite spec of a figure, with inline data.
 
-    Args:
-        figure: the figure.
-        width: of the plot in pixels; None: the width of the surrounding element. Figures of several panels ignore it.
+    ``width`` of the plot in pixels; None: the width of the surrounding element. Figures of several panels ignore it.
     """
     from altair.utils.schemapi import debug_mode
 

@@ -46,13 +46,9 @@ def open_console() -> rich.console.Console:
 def print_report(
     report: Report, console: rich.console.Console, *, locations: Sequence[str] = (), verbose: bool = False
 ) -> None:
-    """Print the leaderboard, the verdict and the locations of the report's files.
+    """Print the leaderboard and the verdict, if ``verbose`` after all tables, warnings and notes.
 
-    Args:
-        report: the report.
-        console: the console; lines wrap at its width.
-        locations: lines that name files; they are not wrapped, so that a path can be copied.
-        verbose: print all tables, warnings and notes before the verdict.
+    Lines wrap at the console's width, but not ``locations``, which name the report's files: a path can be copied.
     """
     if verbose:
         show(tables_of(report), console)

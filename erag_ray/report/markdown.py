@@ -34,9 +34,7 @@ LINES_AROUND = 8
 def markdown(report: Report, *, location: str = "") -> str:
     """Return the verdict and, in at most `MAX_LINES`, warnings, the first rows of the main tables, and notes.
 
-    Args:
-        report: the report.
-        location: last line, which names the location of the rest.
+    The last line is the ``location`` of the rest.
     """
     out = io.StringIO()
     _write_head(out, report.title, report.verdict)

@@ -70,11 +70,8 @@ def open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
 class Folder:
     """A folder by local path or URI (``s3://``, ``gs://``, ...).
 
-    In a job's folder only files that a job has written are replaced or deleted (`ownership`).
-
-    Args:
-        root: the path or URI.
-        is_shared: whether it is written by several jobs, such as a cache: no list of its files is kept.
+    In a job's folder only files that a job has written are replaced or deleted (`ownership`). One that ``is_shared`` is
+    written by several jobs, such as a cache: no list of its files is kept.
     """
 
     def __init__(self, root: str, *, is_shared: bool = False) -> None:

@@ -23,12 +23,7 @@ def fact_columns(
 
     Queries with equal numbers of facts are computed at once. A query without a list has the value 0. A
     value is NaN where a document within the cut-off (with an ideal: any of its base) was not judged for all facts.
-
-    Args:
-        labels: FACT_LABELS by one reader and score.
-        runs: RUNS of the compared runs.
-        queries: QUERIES that have facts.
-        settings: depths, cut-offs, and ideals of the measures that have one.
+    ``labels`` are FACT_LABELS by one reader and score, ``queries`` those that have facts.
     """
     counts = labels.group_by("query_id").agg(num_facts=pl.col("fact").max())
     counted = queries.join(counts, on="query_id", how="left", maintain_order="left").with_row_index("number")

@@ -72,12 +72,9 @@ class Judged:
 
 
 def judged(runs: Mapping[str, pl.DataFrame], labels: pl.DataFrame, queries: pl.DataFrame) -> Judged:
-    """The documents with their labels.
+    """The documents of runs, by their run_id, with the LABELS of one annotator.
 
-    Args:
-        runs: run_id -> its RUNS.
-        labels: LABELS of one annotator.
-        queries: QUERIES that it was asked about; their places are the rows of what is made.
+    ``queries`` are those that it was asked about; their places are the rows of what is made.
     """
     numbers = queries.select("query_id", row=pl.int_range(pl.len()))
     known = labels.join(numbers, on="query_id").sort("row")

@@ -29,12 +29,7 @@ SIGNS = {"ge": "from", "gt": "above", "le": "to", "lt": "below"}
 
 
 def help_text(kind: type, description: str, words: Sequence[str]) -> str:
-    """Return the help that the options ask for.
-
-    Args:
-        kind: the config of the job.
-        description: of the job.
-        words: such as ``--help``, ``--help.all`` and ``--retrievers.help``.
+    """Return the help that options ask for, such as ``--help``, ``--help.all`` and ``--retrievers.help``.
 
     Raises:
         ValueError: the key of ``--KEY.help`` has no keys below it.

@@ -48,13 +48,7 @@ class KeysError(InputError):
 
 
 def problems_of(kind: type, error: ValidationError, key: str = "") -> list[Problem]:
-    """Return a message for each fault.
-
-    Args:
-        kind: the config.
-        error: what pydantic says of its values.
-        key: of the config itself.
-    """
+    """Return a message for each fault that pydantic sees in the values of a config, which has the name ``key``."""
     # of a union of a number and a word, the number's fault says enough
     errors = error.errors(include_url=False)
     faults = [fault for fault in errors if not str(fault["loc"][-1:]).startswith('("literal[')]

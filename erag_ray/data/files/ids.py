@@ -114,12 +114,7 @@ def checked_id(value: Any, key: str) -> str | None:
 
 
 def numbering_fault(question_ids: Collection[str], other_ids: Collection[str]) -> str:
-    """Return what is wrong if one of the two is numbered from 0 and the other from 1; "" if nothing is.
-
-    Args:
-        question_ids: of all questions.
-        other_ids: those that lists or qrels name.
-    """
+    """Return what is wrong if all questions are numbered from 0 and lists or qrels from 1, or the reverse; else ""."""
     questions, others, count = {*question_ids}, {*other_ids}, len({*question_ids})
     for first, other in ((1, 0), (0, 1)):
         extra = str(0 if first else count)

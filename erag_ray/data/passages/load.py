@@ -162,10 +162,9 @@ def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection | Non
         rows = checked.filter(~pl.col(flag))
         diagnostics.error_rows(f"missing {name} in {path}", rows, text, path=path, name=name)
     diagnostics.warn_each("passages without text", checked.filter("is_blank")["doc_id"].fill_null(""))
-    good = checked.filter("has_id", "has_text")
-    ids = good.select("doc_id", line=pl.col("row").cast(pl.UInt32))
-    ordered = selected.sort("row")
-    yield ids, ordered.select("doc_id", page_keys("page_id"), pl.col("title").fill_null(""), "text")
+    ids = checked.filter("has_id", "has_text").select("doc_id", line=pl.col("row").cast(pl.UInt32))
+    texts = page_keys("page_id"), pl.col("title").fill_null(""), "text"
+    yield ids, selected.sort("row").select("doc_id", *texts)
 
 
 def _columns(file: ParquetFile) -> dict[str, pl.Expr]:

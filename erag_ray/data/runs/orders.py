@@ -40,13 +40,9 @@ def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) ->
 
 
 def rising_fault(ranked: pl.DataFrame, name: str, advice: str = BY_RANK, *, path: str = "") -> str:
-    """Return the message about lists whose scores rise, "" if they do not, or too few.
+    """Return the message about lists whose scores rise, "" if they do not, or too few; arguments as of `report_rising`.
 
-    Args:
-        ranked: as for `report_rising`.
-        name: of the run.
-        advice: the consequence and what to do.
-        path: of the run's file, if it has one; the first line is named too, if known.
+    ``path`` is of the run's file, if it has one; the first line is named too, if known.
     """
     lists = _lists(ranked)
     rising = lists.filter("rises")

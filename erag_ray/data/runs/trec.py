@@ -21,11 +21,9 @@ def trec_run(runs: pl.DataFrame) -> bytes:
 
 
 def trec_qrels(labels: pl.DataFrame, threshold: float | None = None) -> bytes:
-    """Return the labels of one annotator as ``query 0 document label``; null labels (not judged) are left out.
+    """Return the LABELS of one annotator as ``query 0 document label``; null labels (not judged) are left out.
 
-    Args:
-        labels: LABELS.
-        threshold: labels >= threshold are written as 1, others as 0; optional if all labels are 0 or 1.
+    Labels >= ``threshold`` are written as 1, others as 0; it is optional if all labels are 0 or 1.
 
     Raises:
         ValueError: graded labels without a threshold, or an id that is empty or contains white space.

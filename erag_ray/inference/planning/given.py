@@ -20,10 +20,7 @@ GIVEN_LIST = ["query_id", "run_id", "depth", "doc_id"]
 def given_lists(inputs: Inputs, query_ids: pl.Series, lists: pl.DataFrame) -> pl.DataFrame:
     """Return the lists that have outputs only: columns run_id, query_id, depth, doc_ids (empty).
 
-    Args:
-        inputs: of the job.
-        query_ids: of the questions that the reader answers.
-        lists: those whose documents are known.
+    ``query_ids`` are of the questions that the reader answers, ``lists`` those whose documents are known.
     """
     ids, of_run, key = query_ids.to_frame("query_id"), ["run_id", "depth"], ["run_id", "query_id", "depth"]
     named = inputs.given.filter(pl.col("run_id") != "").select(key)
@@ -39,11 +36,8 @@ def given_answers(
 ) -> pl.DataFrame:
     """Return the answers of a stage that need no request; without a reader, all: those that are not given are null.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        documents: query_id, doc_ids: of single documents, or of none.
-        lists: run_id, query_id, depth, doc_ids: of end-to-end evaluation.
+    ``documents`` has query_id, doc_ids (of one document, or of none), and ``lists``, of end-to-end evaluation, run_id,
+    query_id, depth, doc_ids.
 
     Returns:
         `ANSWERS`, each with the run (of a single document "") and the depth that it belongs to.
@@ -72,10 +66,9 @@ def given_answers(
     return (
         joined.join(datasets, on="query_id", maintain_order="left")
         .with_columns(
+            pl.col("num_prompt_tokens", "num_output_tokens").fill_null(0),
             kind=kind.otherwise(pl.lit(END_TO_END)),
             depth=pl.when(is_single).then(pl.lit(1, pl.Int32)).otherwise("depth"),
-            num_prompt_tokens=pl.col("num_prompt_tokens").fill_null(0),
-            num_output_tokens=pl.col("num_output_tokens").fill_null(0),
         )
         .select(ANSWERS.names())
     )

@@ -78,9 +78,7 @@ def figure_data(figure: Figure, spec: Mapping[str, Any] | None) -> Plain:
 def index_data(questions: Questions, positions: Sequence[tuple[int, int]]) -> Plain:
     """Return the index of all questions, by column: what they are sorted and filtered by, and where their records are.
 
-    Args:
-        questions: the questions.
-        positions: of each record its shard, and its place there.
+    ``positions`` has the shard of each record, and its place there.
     """
     queries = questions.queries
     depth = questions.depths[-1] if questions.depths else 0

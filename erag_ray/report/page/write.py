@@ -30,16 +30,9 @@ SHARD_BYTES = 500_000
 def write_page(
     folder: Folder, report: Report, questions: Questions | None = None, *, single_file: bool = False
 ) -> str:
-    """Write ``report/index.html`` and the files next to it, and delete those of an earlier report.
+    """Write ``report/index.html`` and the files next to it, and delete those of an earlier report; return its path.
 
-    Args:
-        folder: of the job.
-        report: the report.
-        questions: for the view of single questions; None: no such view.
-        single_file: write everything into one HTML file.
-
-    Returns:
-        The path of the page.
+    With ``questions`` it has a view of single ones. ``single_file``: write everything into one HTML file.
     """
     folder.delete_folder(FOLDER)
     positions: list[tuple[int, int]] = []
