@@ -18,15 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from erag_ray.api import Causal as Causal
-    from erag_ray.api import Function as Function
-    from erag_ray.api import Result as Result
-    from erag_ray.api import Retriever as Retriever
-    from erag_ray.api import Served as Served
-    from erag_ray.api import compare as compare
-    from erag_ray.api import job as job
-    from erag_ray.api import label as label
-    from erag_ray.api import score as score
+    from erag_ray.api import Causal, Function, Result, Retriever, Served, compare, job, label, score
 
 __version__ = "0.2.0"
 __all__ = ["Causal", "Function", "Result", "Retriever", "Served", "compare", "job", "label", "score"]

@@ -19,18 +19,10 @@ from erag_ray.data.files.ids import (
     shown,
 )
 from erag_ray.data.passages.load import CORPUS_COLUMNS, passage_of
+from erag_ray.store.schemas import COUNT, VALUE, frame_schema
 from erag_ray.support.errors import InputError
 
-COLUMNS = {
-    "run_id": pl.String,
-    "query_id": pl.String,
-    "doc_id": pl.String,
-    "rank": pl.Int64,
-    "score": pl.Float64,
-    "title": pl.String,
-    "text": pl.String,
-    "seconds": pl.Float64,
-}
+COLUMNS = frame_schema("run_id query_id doc_id rank score title text seconds", rank=COUNT, score=VALUE)
 NUM_NAMED = 5
 
 
