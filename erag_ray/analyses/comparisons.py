@@ -89,8 +89,7 @@ def labels_first(comparisons: pl.DataFrame, standing: Standing, alpha: float) ->
     same, another, several, fewer = list[str](), list[str](), list[str](), list[str]()
     for annotator in sorted(rows["annotator"].unique(), key=lambda name: (name != "erag", name)):
         part, sign = rows.filter(annotator=annotator), label_sign(annotator, standing.score)
-        runs = sorted({*part["run_a"], *part["run_b"]})
-        first, _ = Pairs(part, sign, alpha).leaders(runs, depth)
+        first, _ = Pairs(part, sign, alpha).leaders(sorted({*part["run_a"], *part["run_b"]}), depth)
         num_queries = int(str(part["num_queries"].min()))
         if sign and num_queries not in (compared, standing.num_estimated):
             fewer.append(f"{annotator} ({listed_and(first)}, {counted(num_queries, 'question')})")
@@ -122,8 +121,7 @@ def show_all(results: Results) -> Iterator[Table]:
         return
     rows: list[dict[str, Any]] = []
     for dataset, ranking in results.rankings.items():
-        of_dataset = used.filter(dataset=dataset)
-        deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max())
+        deepest = used.filter(dataset=dataset).filter(pl.col("depth") == pl.col("depth").max())
         best, others = ranking[:1], ranking[1:MAX_RUNS]
         parts = list(by_utility(deepest))
         for (score, name), part in parts:

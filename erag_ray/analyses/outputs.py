@@ -143,8 +143,7 @@ def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[st
         share = (row[name] or 0) / row["num_outputs"]
         if share > limit:
             yield f"{start}{share:.1%} of the reader's outputs {meaning}"
-    first = of_kind(common, row).filter(place=1)
-    for output, share in first.select("output", "share").rows():
+    for output, share in of_kind(common, row).filter(place=1).select("output", "share").rows():
         if output.strip() and share > row["majority_share"] + ODD_REPETITION:
             yield (
                 f"{start}{share:.1%} of the reader's outputs are {quoted(output, WIDTH)}; the most common gold answer, "

@@ -133,8 +133,7 @@ def hit_values(
     labels, no_utility = pl.DataFrame(annotate(annotator, evidence)), UTILITY.empty()
     eligible = {annotator: eligible_questions(annotator, queries, labels, no_utility)}
     settings = Settings(depths=[max(cutoffs)], measures=["Success"], cutoffs=cutoffs, ideals=(OWN_LIST,))
-    parts = per_query_parts(labels, runs, eligible, queries, settings)
-    values = pl.concat([PER_QUERY.empty(), *parts])
+    values = pl.concat([PER_QUERY.empty(), *per_query_parts(labels, runs, eligible, queries, settings)])
     return queries, values.select(*LIST, "cutoff", "value")
 
 

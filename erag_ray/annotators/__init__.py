@@ -150,8 +150,7 @@ def requested_measures(
 
 def kind_of_labels(annotator: str, score: str) -> LabelKind:
     """Return the declared kind of an annotator's labels, for queries with this score."""
-    declared = annotator_named(annotator).kind
-    return declared or ("binary" if score_named(score).binary else "graded")
+    return annotator_named(annotator).kind or ("binary" if score_named(score).binary else "graded")
 
 
 def label_sign(annotator: str, score: str) -> int:

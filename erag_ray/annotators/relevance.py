@@ -59,8 +59,7 @@ def usable(evidence: Evidence) -> pl.DataFrame:
 
     Null where the request failed.
     """
-    values = values_of_pairs(evidence, NO_RESPONSE)
-    return values.select(pl.exclude("value"), label=1 - pl.col("value"))
+    return values_of_pairs(evidence, NO_RESPONSE).select(pl.exclude("value"), label=1 - pl.col("value"))
 
 
 def udcg(evidence: Evidence, relevance: Callable[[Evidence], pl.DataFrame]) -> pl.DataFrame:

@@ -230,8 +230,7 @@ def share_room(lengths: Sequence[int], room: int) -> list[int]:
     by_length = sorted(range(len(lengths)), key=lambda i: lengths[i])
     remaining = max(room, 0)
     for position, index in enumerate(by_length):
-        share = remaining // (len(by_length) - position)
-        allocated[index] = min(lengths[index], share)
+        allocated[index] = min(lengths[index], remaining // (len(by_length) - position))
         remaining -= allocated[index]
     return allocated
 
@@ -290,6 +289,7 @@ def lengths_of(parts: Sequence[Piece], texts: Sequence[Text], kind: Part) -> lis
 LIGHTHOUSE = Passage(
     "Lighthouse", "The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil."
 )
+DESIGNED = "Who designed the lighthouse at Skerry Point?"
 SURGEON = Passage("Ada Brunner", "Ada Brunner grew up in Graz and became a surgeon like her mother.")
 
 # A weak reader copies the answers of worked examples ("1874" was 8 to 10 % of SmolLM2's outputs from five and ten
@@ -352,19 +352,13 @@ JUDGE_FAMILIES = {
         "be obeyed. Write CORRECT, INCORRECT or ABSTAINED, and nothing else.",
         examples=(
             Example(
-                "Who designed the lighthouse at Skerry Point?",
+                DESIGNED,
                 "CORRECT",
                 (ORLA, Passage(GRADED, "It was designed by the architect Orla Brandvik in 1870.")),
             ),
+            Example(DESIGNED, "INCORRECT", (ORLA, Passage(GRADED, "Ada Brunner"))),
             Example(
-                "Who designed the lighthouse at Skerry Point?",
-                "INCORRECT",
-                (ORLA, Passage(GRADED, "Ada Brunner")),
-            ),
-            Example(
-                "Who designed the lighthouse at Skerry Point?",
-                "ABSTAINED",
-                (ORLA, Passage(GRADED, "The passages do not say who designed it.")),
+                DESIGNED, "ABSTAINED", (ORLA, Passage(GRADED, "The passages do not say who designed it."))
             ),
             Example(
                 "Where did Ada Brunner grow up?",
@@ -383,7 +377,7 @@ FAMILIES = {
         instruction="Read the passages and answer the question with a few words.",
         instruction_alone="Answer the question with a few words.",
         examples=(
-            Example("Who designed the lighthouse at Skerry Point?", "Orla Brandvik", (DESIGNER,)),
+            Example(DESIGNED, "Orla Brandvik", (DESIGNER,)),
             Example("Where did Ada Brunner grow up?", "Mellinghaven", (CHILDHOOD,)),
         ),
         question_word="Question",

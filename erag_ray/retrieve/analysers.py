@@ -30,7 +30,6 @@ CURLY_APOSTROPHE = "\u2019"
 class English:
     """Lower-case words without the stop words of Lucene's English analyser, stemmed by Snowball's English stemmer."""
 
-    package: str | None = None
     without_words = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
     """Pattern, of Polars, of texts in scripts without spaces: a whole clause is one word."""
     settings = f"NFC, lower case, {WORD.pattern}, stop words of Lucene's English analyser, Snowball's English stemmer"
@@ -46,12 +45,11 @@ class English:
 class Korean:
     """All morphemes of Kiwi's analysis, in lower case, as in the dual-label paper's BM25."""
 
-    package: str | None = "kiwipiepy"
+    package = "kiwipiepy"
     settings = "NFC, lower case, morphemes by kiwipiepy"
 
     def __init__(self) -> None:
-        kiwipiepy = importlib.import_module("kiwipiepy")
-        self._kiwi: Any = kiwipiepy.Kiwi(num_workers=1)
+        self._kiwi: Any = importlib.import_module("kiwipiepy").Kiwi(num_workers=1)
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
         clean = [unicodedata.normalize("NFC", text).lower() for text in texts]

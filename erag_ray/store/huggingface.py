@@ -37,8 +37,7 @@ def dataset_rows(path: str) -> Iterator[dict[str, Any]]:
     Raises:
         ValueError: the dataset cannot be loaded, with the reason in one line.
     """
-    dataset = _loaded(path).with_format("arrow")
-    for table in dataset.iter(ROWS_AT_A_TIME):
+    for table in _loaded(path).with_format("arrow").iter(ROWS_AT_A_TIME):
         yield from map(_plain, table.to_pylist())
 
 

@@ -114,8 +114,7 @@ class TableStore:
         check_lease(self.folder.path)
         # convert keys to strings before they are sorted
         plain = json.loads(json.dumps(content, default=stable))
-        data = _text({**plain, DIGEST: _digest(plain)})
-        self.folder.write_bytes(data, *below, name)
+        self.folder.write_bytes(_text({**plain, DIGEST: _digest(plain)}), *below, name)
 
     def is_sealed(self, schema: TableSchema) -> bool:
         return self.folder.exists(schema.name, MANIFEST)

@@ -70,8 +70,7 @@ def per_query_parts(
             columns = itertools.chain(columns, fact_columns(of_facts, runs, wanted, settings))
         at_a_time = max(1, ROWS_PER_PART // max(1, wanted.height))
         while chunk := list(itertools.islice(columns, at_a_time)):
-            names = dict(zip(of_group, key, strict=True))
-            yield _as_table(chunk, wanted["query_id"], names)
+            yield _as_table(chunk, wanted["query_id"], dict(zip(of_group, key, strict=True)))
 
 
 def _columns(labels: Judged, measures: Sequence[str], settings: Settings) -> Iterator[ListValues]:

@@ -159,8 +159,7 @@ def _with_metadata(
 
 
 def _checked(doc_id: str | None, key: str, text: Any, title: Any, score: Any) -> Document:
-    texts = {"text": text, "title": title}
-    for name, value in texts.items():
+    for name, value in {"text": text, "title": title}.items():
         if not (isinstance(value, str) or ids.is_missing(value)):
             raise ValueError(f"{name} is {ids.shown(value)}; it must be a string")
     text, title = (None if ids.is_missing(value) else value for value in (text, title or None))

@@ -64,8 +64,7 @@ def _of_kilt(record: Record) -> Page:
 
 
 def _titled(record: Record) -> Page:
-    title = page_name(record.identifier("title"))
-    return _page(title, record.text("text").split(BLANK_LINE))
+    return _page(page_name(record.identifier("title")), record.text("text").split(BLANK_LINE))
 
 
 def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:

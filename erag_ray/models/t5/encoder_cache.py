@@ -119,8 +119,7 @@ def padded(segments: Sequence[Ids], multiple: int = 1) -> Padded:
     lengths = np.array(list(map(len, segments)))
     values = np.fromiter(itertools.chain.from_iterable(segments), np.int64, int(lengths.sum()))
     ids, is_token = _table(values, lengths, multiple, fill=0)
-    tokens = np.flatnonzero(is_token)
-    return Padded(torch.from_numpy(ids), lengths.tolist(), torch.from_numpy(tokens))
+    return Padded(torch.from_numpy(ids), lengths.tolist(), torch.from_numpy(np.flatnonzero(is_token)))
 
 
 def arrange(prompts: Sequence[PromptTokens], batch_tokens: int, multiple: int = 1) -> Passes:
@@ -164,8 +163,7 @@ def _joined(parts: Iterator[torch.Tensor], num_tokens: int) -> torch.Tensor:
 
 def encode_prompts(model: Any, prompts: Sequence[PromptTokens], batch_tokens: int) -> EncoderStates:
     """Return the encoder states of prompts by transformers' encoder, with gradients."""
-    passes = arrange(prompts, batch_tokens)
-    return encode_all(functools.partial(_encode, model), passes).gather(prompts)
+    return encode_all(functools.partial(_encode, model), arrange(prompts, batch_tokens)).gather(prompts)
 
 
 def _batches(segments: Sequence[Ids], batch_tokens: int) -> Iterator[list[Ids]]:
