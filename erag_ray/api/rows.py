@@ -16,10 +16,6 @@ def rows_of(data: object, name: str) -> list[Row]:
 
     NaN in a pandas column that is not of floats is a missing value, and becomes None.
 
-    Args:
-        data: the frame, dataset or list.
-        name: of the argument, for messages.
-
     Raises:
         InputError: it is something else, or one of its items is not a mapping.
     """

@@ -32,9 +32,7 @@ Config = TypeVar("Config")
 class Job:
     """A job of the command line.
 
-    Attributes:
-        config: its config.
-        main: runs it; imports what is heavy itself, and returns an exit code or None. Its docstring is the job's help.
+    ``main`` runs it, imports what is heavy itself, and returns an exit code or None; its docstring is the job's help.
     """
 
     config: type[Any]

@@ -25,10 +25,9 @@ PASSAGES_KEY = "passages_key"
 
 
 class Sample(NamedTuple):
-    """New requests of a model that are asked for again.
+    """New requests of a model that are asked for again: PENDING.
 
     Attributes:
-        table: PENDING.
         forms: of the model's requests, and then of these.
         keys: columns question_key and passages_key of the first response, and again, the question_key of the second.
     """

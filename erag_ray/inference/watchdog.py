@@ -25,17 +25,11 @@ class Watchdog:
 
     A thread checks the time. Since native code that holds Python's global lock stops this thread too, it always sets a
     timer of `faulthandler`, which needs no lock. Both write the stacks of all threads to standard error.
-
-    Args:
-        seconds: limit of a batch.
-        end: ends the process for a reason.
-
-    Attributes:
-        slowest: seconds of the slowest batch so far.
     """
 
     def __init__(self, seconds: MaxBatchSeconds, end: Callable[[TimeoutError], None]) -> None:
         self.slowest = 0.0
+        """Seconds of the slowest batch so far."""
         self._seconds, self._end = seconds, end
         self._step, self._start, self._limit = "", 0.0, math.inf
         self._timer_end = math.inf

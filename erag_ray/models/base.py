@@ -135,10 +135,7 @@ class Model(ABC):
         return {}
 
     def check_facts(self, first: Mapping[str, Any]) -> None:
-        """Check that the model is still the one that produced its first responses.
-
-        Args:
-            first: its `facts` at that time.
+        """Check that the model is still the one that produced its first responses, by its `facts` at that time.
 
         Raises:
             InputError: it is a different model.

@@ -107,15 +107,11 @@ class Answer(NamedTuple):
 
 
 def answer_in(text: str, *, one_line: bool = False) -> Answer:
-    """Return the answer in a model's text, stripped of blanks.
+    """Return the answer in a model's text, stripped of blanks; with ``one_line`` up to its first line break.
 
     Thinking is cut at the start: any number of blocks, each with its end; one without a start, which a chat template
     has opened; one without an end, which is the whole text. Control tokens are cut at the end, and those that open an
     answer at its start.
-
-    Args:
-        text: of the model.
-        one_line: the answer ends at its first line break.
     """
     rest, thinking = _without_thinking(text)
     opened = _BOX.sub("", rest)

@@ -112,8 +112,7 @@ class ResponseStore:
     def keys(self, *, without_errors: bool = False) -> pl.DataFrame:
         """Keys of all responses that count: errors hold for their own job only, but for those that are `FINAL`.
 
-        Args:
-            without_errors: no error counts, whatever its kind.
+        With ``without_errors`` no error counts, whatever its kind.
         """
         rows = self._of_files(self.folder.names(suffix=".parquet"), [*KEY_COLUMNS, "error_kind"])
         kind = pl.col("error_kind")

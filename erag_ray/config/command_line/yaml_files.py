@@ -25,12 +25,7 @@ Locations = dict[str, str]
 
 
 def read_yaml(file: str, locations: Locations, key: str = "") -> Tree:
-    """Return the keys of a file.
-
-    Args:
-        file: path of a YAML file.
-        locations: receives the line of each key.
-        key: of the config, if it is one inside another.
+    """Return the keys of a YAML file, of the config or of the one under ``key``, and note the line of each.
 
     Raises:
         ValueError: the file is not YAML, or a key comes twice. The message names the line.

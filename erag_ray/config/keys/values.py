@@ -75,12 +75,7 @@ class Keys(metaclass=_Refusing):
 
 
 def build(kind: type[Config], values: Mapping[str, Any], key: str = "") -> Config:
-    """Return a config of the values of its keys.
-
-    Args:
-        kind: the config.
-        values: key -> value, of Python or `Written`; mappings for configs inside it.
-        key: of the config itself, for messages.
+    """Return a config of the values of its keys: of Python or `Written`, mappings for configs inside it.
 
     Raises:
         KeysError: as `Keys`.

@@ -43,11 +43,9 @@ _HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Lines of a file: those that begin at its bytes ``start`` to before ``end`` (None: its end).
+    """Lines of a file: those that begin at its bytes ``start`` to before ``end`` (None: its end), if not compressed.
 
-    Attributes:
-        start, end: in bytes, of a file that is not compressed.
-        first_line: the number of the first of them.
+    ``first_line`` is the number of the first of them.
     """
 
     start: int = 0
@@ -153,11 +151,7 @@ def _reason(error: Exception, path: str) -> str:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One JSON object of a file, with its place; reading a field of the wrong type records a problem.
-
-    Attributes:
-        faulty: whether there was a problem.
-    """
+    """One JSON object of a file, with its place; reading a field of the wrong type records a problem (``faulty``)."""
 
     values: dict[str, Any]
     path: str

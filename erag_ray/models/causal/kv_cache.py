@@ -25,12 +25,9 @@ States = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class ReservedLayer(transformers.cache_utils.DynamicLayer):
-    """Keys and values of one layer in preallocated memory.
+    """Keys and values of one layer in preallocated memory, for rows of at most ``capacity`` tokens.
 
     transformers' own layer is copied for each token, which doubles its peak memory.
-
-    Args:
-        capacity: the largest number of tokens in a row.
     """
 
     def __init__(self, capacity: int) -> None:

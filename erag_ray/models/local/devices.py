@@ -28,13 +28,7 @@ def has_tf32() -> bool:
 
 
 def set_matmul_precision(dtype: str) -> torch.dtype:
-    """Set the precision in which this process's GPU multiplies float32 matrices.
-
-    Args:
-        dtype: a precision of `Model.dtypes`.
-
-    Returns:
-        The precision of the weights.
+    """Set the precision in which this process's GPU multiplies float32 matrices; return that of the weights.
 
     Raises:
         JobError: tf32 on a device without it.

@@ -52,14 +52,8 @@ def logprobs_of(
 ) -> dict[tuple[int, Ids], float]:
     """Return the log-probability of each answer of a batch that counts, by the index of its prompt and the answer.
 
-    All values are copied to the host at once. The probability of an end is the sum of those of all end tokens.
-
-    Args:
-        model: its end tokens, and which answers have an end.
-        logits: [rows, tokens, vocabulary].
-        starts: of each row, the position at which the answer's first token is predicted.
-        rows: of the batch.
-        prompts: to which the rows refer.
+    All values are copied to the host at once. The probability of an end is the sum of those of all end tokens. Logits
+    are [rows, tokens, vocabulary]; those of a row's first answer token are at the row's position in ``starts``.
     """
     form = prompts[0].form
     ends = sorted(model.ends(form))

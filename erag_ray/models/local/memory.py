@@ -162,14 +162,10 @@ def pass_token_bytes(settings: Any, dtype: torch.dtype, length: int) -> int:
 def t5_memory_estimate(
     settings: Any, dtype: torch.dtype, new_tokens: int, *, num_logits: int = 1, keeps_keys: bool = False
 ) -> MemoryEstimate:
-    """Estimate the memory of T5's decoder over encoder states.
+    """Estimate the memory of T5's decoder over encoder states, for outputs of at most ``new_tokens`` tokens.
 
-    Args:
-        settings: the model's config.
-        dtype: of its weights.
-        new_tokens: the largest number of tokens in an output.
-        num_logits: the number of output tokens decoded or scored at a time.
-        keeps_keys: whether every layer keeps keys and values of the encoder states.
+    Of these ``num_logits`` are decoded or scored at a time. With ``keeps_keys`` every layer keeps keys and values of
+    the encoder states.
     """
     size, inner = dtype.itemsize, settings.num_heads * settings.d_kv
     keys = 2 * settings.num_decoder_layers * inner
@@ -183,13 +179,9 @@ def t5_memory_estimate(
 def causal_memory_estimate(
     model: Any, new_tokens: int, length: int, *, num_logits: int = 1
 ) -> MemoryEstimate:
-    """Estimate the memory of a decoder-only model.
+    """Estimate the memory of a decoder-only model, as `t5_memory_estimate`.
 
-    Args:
-        model: of transformers.
-        new_tokens: the largest number of tokens in an output.
-        length: the largest number of tokens in a prompt, which determines the size of the mask.
-        num_logits: the number of output tokens decoded or scored at a time.
+    The largest number of tokens in a prompt, ``length``, determines the size of the mask.
     """
     settings, size = model.config.get_text_config(), model.dtype.itemsize
     layers, width = settings.num_hidden_layers, settings.hidden_size

@@ -34,10 +34,7 @@ T = TypeVar("T")
 class PromptTokens(Rendered):
     """A tokenized request: one segment, or for FiD one per passage, and the number of truncated tokens.
 
-    Attributes:
-        form: of the request.
-        segments: token ids.
-        num_shared: the number of tokens at the start that are a template and may be shared with other prompts.
+    ``num_shared`` tokens at the start are a template, and may be shared with other prompts.
     """
 
     form: Form
@@ -64,13 +61,7 @@ class PromptTokens(Rendered):
 
 
 class Output(NamedTuple):
-    """The output of one request.
-
-    Attributes:
-        text: the answer.
-        num_tokens: that were generated, with the end token.
-        notes: see `Response.notes`.
-    """
+    """The answer to one request, the number of generated tokens with the end token, and `Response.notes`."""
 
     text: str
     num_tokens: int

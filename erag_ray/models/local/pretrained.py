@@ -30,12 +30,7 @@ PROBES = (
 
 
 class Pretrained:
-    """Config and tokenizer of a model of transformers.
-
-    Attributes:
-        source: its files.
-        settings: the config, of transformers.
-        pieces: its tokenizer for pieces of prompts.
+    """Files, config and tokenizer of a model of transformers.
 
     Raises:
         InputError: the files cannot be read, or model and tokenizer do not belong together.

@@ -84,11 +84,7 @@ def _is_independent(word: str, normalize: Normalize) -> bool:
 class WordCache:
     """Token ids of plain texts by a tokenizer that `splits_at_blanks`.
 
-    Args:
-        encode: the tokenizer.
-        control_texts: the texts of its control tokens.
-        control_ids: ids that no word may have; a text with such a word is tokenized as a whole by ``encode``.
-        normalize: its normalizer.
+    A text with a word that has one of ``control_ids``, the ids of control tokens, is tokenized as a whole.
     """
 
     def __init__(

@@ -72,13 +72,7 @@ class RequestError(Exception):
 
 
 class _Retry(Exception):
-    """A failure after which the request is sent again.
-
-    Attributes:
-        kind: a key of `RETRIES`.
-        text: the message.
-        pause: seconds to wait before the retry; None if the server does not say.
-    """
+    """A failure after which the request is sent again, in ``pause`` seconds (None: the server does not say)."""
 
     def __init__(self, kind: Kind, text: str, pause: float | None = None) -> None:
         super().__init__(text)

@@ -227,14 +227,7 @@ class Engine:
     def decode(
         self, encoder_states: EncoderStates, *, start: int, ends: Sequence[int], most: int
     ) -> list[list[int]]:
-        """Decode greedily over encoder states; return the tokens of each output up to its end.
-
-        Args:
-            encoder_states: of each row.
-            start: the decoder's start token.
-            ends: tokens that end an output.
-            most: the largest number of tokens in an output.
-        """
+        """Decode at most ``most`` tokens greedily over encoder states; return those of each output up to its end."""
         run = _Run(self, encoder_states, start, ends, most)
         every = 1 if self.device.type == "cpu" else CHECK_EVERY
         for step in range(most):

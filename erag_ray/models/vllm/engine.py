@@ -69,10 +69,7 @@ class Completed(NamedTuple):
 
 
 class Engine:
-    """A loaded model.
-
-    Attributes:
-        llm: ``vllm.LLM``.
+    """A loaded model, in ``vllm.LLM``.
 
     Raises:
         JobError: vLLM cannot load the model.
