@@ -170,10 +170,7 @@ def per_dataset(
 ) -> Callable[[Evaluation, StageProgress], Iterable[pl.DataFrame]]:
     """Return how a table is made dataset by dataset.
 
-    Args:
-        make: one dataset's columns, what ``more`` gives, and the settings -> rows of the table.
-        columns: the columns of every dataset.
-        more: what else it takes.
+    ``make`` takes one dataset's columns, what ``more`` gives, and the settings, and returns rows of the table.
     """
 
     def parts(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:

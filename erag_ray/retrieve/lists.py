@@ -57,13 +57,9 @@ def read_found(
 
 
 def ranked(hits: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth: int) -> pl.DataFrame:
-    """Rank candidates: best first, ties by position, cut to ``depth``.
+    """Rank candidates of all shards, at least the best ``depth`` of each query: best first, cut to ``depth``.
 
-    Args:
-        hits: candidates of all shards, at least the best ``depth`` of each query.
-        query_ids: the queries, by number.
-        doc_ids: the documents, by position: descending ids, for trec_eval's order of ties.
-        depth: length of the lists.
+    Ties are in the order of ``doc_ids``: descending, as in trec_eval.
     """
     ordered = hits.sort("query", "score", "place", descending=[False, True, False])
     rank = (pl.int_range(pl.len()).over("query") + 1).cast(pl.Int32)

@@ -99,11 +99,8 @@ class Retriever(abc.ABC):
 class Run:
     """One run of the job.
 
-    Args:
-        job: its config.
-        retriever: from `retrieve.make_retriever`.
-        others: the runs that the retriever uses, by name.
-        stamps: "queries" and "passages" -> file -> its stamp (`store.fingerprints.file_stamp`).
+    ``others`` are the runs that the retriever uses, by name, and ``stamps`` those of the files of "queries" and of
+    "passages" (`store.fingerprints.file_stamp`).
     """
 
     def __init__(

@@ -29,13 +29,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """Numbered tasks of one worker.
+    """Numbered tasks of one worker, and what one is called in the progress.
 
-    Attributes:
-        worker: its class, made with ``settings`` as keyword arguments; a call with a number does that task.
-        settings: plain values.
-        numbers: the tasks.
-        noun: what a task is, for progress.
+    The class ``worker`` is made with ``settings``, plain values, as keyword arguments; a call with a number does that
+    task.
     """
 
     worker: type[Any]

@@ -139,11 +139,7 @@ def all_keys(kind: type, path: str = "") -> Iterator[str]:
 def unknown_key(path: str, kind: type, *, mark: str = "", prefix: str = "") -> str:
     """Return the message about an unknown key: with what to do instead, or with the nearest key.
 
-    Args:
-        path: the key, with dots.
-        kind: the dataclass whose fields are the keys.
-        mark: what a key starts with where it is written (``--``).
-        prefix: the key of the config itself.
+    ``mark`` is what a key starts with where it is written (``--``), ``prefix`` the key of the config itself.
     """
     known, start = list(all_keys(kind)), mark + (f"{prefix}." if prefix else "")
     if advice := GONE.get(below(prefix, path)):

@@ -167,13 +167,9 @@ def _literal(text: str) -> Any:
 
 
 def parse_facts(value: Any) -> tuple[Facts, str]:
-    """Return the facts of a record, and what is wrong with them.
+    """Return the facts of a record, empty where there are none or something is wrong, and the problem ("": none).
 
-    Args:
-        value: of the field ``answers_all``: a list of facts, each a string or a list of accepted forms; None: no facts.
-
-    Returns:
-        The facts, empty where there are none or something is wrong, and the problem ("": none).
+    The field ``answers_all`` has a list of facts, each a string or a list of accepted forms; None: no facts.
     """
     if value is None:
         return (), ""

@@ -29,13 +29,9 @@ and whose latency is known, is a row of rank 0 without a document."""
 
 @dataclass(frozen=True, kw_only=True)
 class RunFile:
-    """A file of ranked lists to read.
+    """A file of ranked lists to read, plain or gzip.
 
-    Attributes:
-        name: the ``run_id``; it chooses among several runs in the file.
-        path: plain or gzip.
-        diagnostics: receives all errors and warnings.
-        precision: of the scores when they are compared.
+    ``name``, the ``run_id``, chooses among several runs in it; scores are compared in a ``precision``.
     """
 
     name: str

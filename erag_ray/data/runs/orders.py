@@ -22,12 +22,9 @@ BY_RANK = (
 def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) -> bool:
     """Record an error and return True if scores rise with the rank in nearly all lists of a run.
 
-    Other lists whose scores rise anywhere are a warning, if the rank is the order that is used.
-
-    Args:
-        file: of the run.
-        ranked: ``query_id``, ``rank`` (a number: the order that the lists claim), ``score``, and ``line``, if known.
-        advice: the consequence and what to do.
+    Other lists whose scores rise anywhere are a warning, if the rank is the order that is used. ``ranked`` has
+    ``query_id``, ``rank`` (a number: the order that the lists claim), ``score``, and ``line``, if known; ``advice`` is
+    the consequence and what to do.
     """
     run = f"run {file.name!r}"
     if fault := rising_fault(ranked, run, advice, path=file.path):

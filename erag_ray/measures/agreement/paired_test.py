@@ -303,11 +303,7 @@ def _root(values: Floats, half_step: float) -> float:
 
 
 def holm(p_values: Floats) -> Floats:
-    """Adjust the p-values of one family by Holm (1979), to control the family-wise error.
-
-    Args:
-        p_values: [num_tests]; NaN: no test, stays NaN.
-    """
+    """Adjust the p-values of one family by Holm (1979), to control the family-wise error; NaN, no test, stays NaN."""
     return np.minimum(_stepped_down(p_values), 1.0)
 
 

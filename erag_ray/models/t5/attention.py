@@ -69,10 +69,8 @@ class SegmentwiseAttention:
                 means = torch.bmm(scores.softmax(dim=-1), value)
             else:
                 # reversing the queries is cheaper than reversing the far larger bias matrix
-                reversed_query, mask = (
-                    query.flip(1)[None],
-                    reversed_bias_matrix(self.biases[bias], length)[None],
-                )
+                reversed_query = query.flip(1)[None]
+                mask = reversed_bias_matrix(self.biases[bias], length)[None]
                 means = _by_kernel(reversed_query, key[None], value[None], mask)[0].flip(1)
             outputs[row, :length] = means.transpose(0, 1)
         return outputs.flatten(2)
@@ -136,8 +134,7 @@ def bias_matrix(biases: Tensor, length: int) -> Tensor:
 def padding_mask(lengths: Sequence[int], width: int, like: Tensor) -> Tensor | None:
     """Return an additive mask for scores: 0 at tokens, the smallest number of the dtype at padding.
 
-    Returns:
-        [rows, 1, 1, width]; None if there is no padding.
+    It is [rows, 1, 1, width], or None if there is no padding.
     """
     if min(lengths) == width:
         return None

@@ -125,10 +125,8 @@ def padded(segments: Sequence[Ids], multiple: int = 1) -> Padded:
 def arrange(prompts: Sequence[PromptTokens], batch_tokens: int, multiple: int = 1) -> Passes:
     """Return the passes that encode each distinct segment of some prompts once.
 
-    Args:
-        prompts: from the model's ``render``.
-        batch_tokens: the largest number of tokens in one pass, padding included; a longer segment is a pass by itself.
-        multiple: the width of each pass is a multiple of it.
+    A pass has at most ``batch_tokens`` tokens, padding included; a longer segment is a pass by itself. Widths are
+    multiples of ``multiple``.
     """
     segments = list(dict.fromkeys(segment for prompt in prompts for segment in prompt.segments))
     batches = list(_batches(segments, batch_tokens))
