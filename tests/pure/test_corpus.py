@@ -11,11 +11,14 @@ import pathlib
 import sys
 import tempfile
 import types
+from typing import Any
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from input_files import diagnosed
 from pages import page_line, page_of, words
 
 from erag_ray.data.files.diagnostics import Diagnostics
@@ -34,6 +37,23 @@ def source(tmp_path: pathlib.Path) -> pathlib.Path:
     return write_pages(tmp_path)
 
 
+@pytest.fixture
+def out(tmp_path: pathlib.Path) -> str:
+    return str(tmp_path / "out")
+
+
+def problems_of(source: object, out: str, **options: Any) -> list[str]:
+    """What is wrong with a source, of which nothing is sealed."""
+    with pytest.raises(InputError) as raised:
+        make_corpus(source, out, **options)
+    assert not TableStore(out).is_sealed(CORPUS)
+    return sorted(raised.value.problems)
+
+
+def read(out: str) -> pl.DataFrame:
+    return TableStore(out).read(CORPUS)
+
+
 def write_pages(folder: pathlib.Path) -> pathlib.Path:
     path = folder / "kilt_knowledgesource.json"
     path.write_text(
@@ -45,11 +65,6 @@ def write_pages(folder: pathlib.Path) -> pathlib.Path:
 
 
 # --- the rule ---
-
-
-def test_windows_of_100_words_go_over_paragraphs_and_past_section_heads() -> None:
-    page = page_of("T\n", words(1, 150), "Section::::History.\n", words(151, 205))
-    assert list(whitespace100(page)) == [words(1, 100), words(101, 200), words(201, 205)]
 
 
 def test_the_first_paragraph_is_the_title_whatever_it_says() -> None:
@@ -76,15 +91,13 @@ def test_every_word_is_in_one_passage_in_order(paragraphs: list[list[str]]) -> N
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.txt", b" .txt"])
-def test_a_file_whose_name_is_no_title_is_named(tmp_path: pathlib.Path, name: bytes) -> None:
+def test_a_file_whose_name_is_no_title_is_named(tmp_path: pathlib.Path, out: str, name: bytes) -> None:
     folder = tmp_path / "pages"
     folder.mkdir()
     (folder / "good.txt").write_text("a page")
     place = folder / os.fsdecode(name)
     place.write_text("another")
-    with pytest.raises(InputError) as refused:
-        make_corpus(str(folder), str(tmp_path / "out"))
-    (problem,) = refused.value.problems
+    (problem,) = problems_of(str(folder), out)
     assert problem.startswith(str(place).encode(errors="backslashreplace").decode())
 
 
@@ -104,11 +117,11 @@ def test_what_is_left_out_or_not_cut_is_counted(tmp_path: pathlib.Path) -> None:
     assert first.endswith(": 1 (0#1)")
 
 
-def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    made = make_corpus(source, str(tmp_path / "out"))
+def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, out: str) -> None:
+    made = make_corpus(source, out)
     assert (made.num_pages, made.num_passages, made.is_new) == (3, 4, True)
     assert made.notes == ("pages without words, thus without passages: 1 (13)",)
-    rows = TableStore(str(tmp_path / "out")).read(CORPUS)
+    rows = read(out)
     assert rows.select("doc_id", "page_id", "title").rows() == [
         ("12#1", "12", "Long"), ("12#2", "12", "Long"), ("12#3", "12", "Long"), ("14#1", "14", "Short"),
     ]  # fmt: skip
@@ -118,7 +131,7 @@ def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_pa
         words(201, 205),
         "BULLET::::- one two three",
     ]
-    manifest = TableStore(str(tmp_path / "out")).manifest(CORPUS)
+    manifest = TableStore(out).manifest(CORPUS)
     assert manifest["config"]["splitter"] == "whitespace100"
     assert (manifest["config"]["num_pages"], manifest["num_rows"]) == (3, 4)
 
@@ -131,7 +144,7 @@ def test_pieces_change_nothing(per_piece: int, per_part: int) -> None:
         whole = make_corpus(source, f"{folder}/whole")
         cut = make_corpus(source, f"{folder}/cut", per_piece=per_piece, per_part=per_part)
         assert (cut.num_pages, cut.num_passages, cut.notes) == (3, 4, whole.notes)
-        one, two = (TableStore(f"{folder}/{name}").read(CORPUS) for name in ("whole", "cut"))
+        one, two = (read(f"{folder}/{name}") for name in ("whole", "cut"))
         assert one.equals(two)
         assert one.equals(load_passages(cut.folder, Diagnostics()))
         some = load_passages(cut.folder, Diagnostics(), doc_ids=["12#3"], page_ids=["14"])
@@ -142,24 +155,18 @@ def test_pieces_change_nothing(per_piece: int, per_part: int) -> None:
 
 @pytest.mark.parametrize("per_piece", [30, 100, 700, 2000, 10_000])
 def test_what_is_wrong_in_a_piece_is_named_by_its_line_in_the_file(
-    source: pathlib.Path, tmp_path: pathlib.Path, per_piece: int
+    source: pathlib.Path, out: str, per_piece: int
 ) -> None:
     lines = source.read_text().splitlines(keepends=True)
     wrong = page_line("12", "A", ["A"]), "{not json\n", page_line("14", "B", ["B", "b"])
     source.write_text("\ufeff" + lines[0] + wrong[0] + "\n" + lines[1] + wrong[1] + lines[2] + wrong[2])
-    with pytest.raises(InputError) as raised:
-        make_corpus(source, str(tmp_path / "out"), per_piece=per_piece)
-    assert [problem.split(": ")[0] for problem in sorted(raised.value.problems)] == [
-        f"{source}:{line}" for line in (2, 5, 7)
-    ]
-    assert not TableStore(str(tmp_path / "out")).is_sealed(CORPUS)
-    assert not (tmp_path / "out" / "work" / "corpus").exists()
+    lines_of = [problem.split(": ")[0] for problem in problems_of(source, out, per_piece=per_piece)]
+    assert lines_of == [f"{source}:{line}" for line in (2, 5, 7)]
+    assert not pathlib.Path(out, "work", "corpus").exists()
 
 
-def test_what_was_stopped_goes_on_with_the_pieces_that_are_left(
-    source: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    out, done = str(tmp_path / "out"), []
+def test_what_was_stopped_goes_on_with_the_pieces_that_are_left(source: pathlib.Path, out: str) -> None:
+    done, other = [], f"{out}/other"
 
     def some(tasks: Tasks) -> None:
         done.append(list(tasks.numbers))
@@ -171,15 +178,14 @@ def test_what_was_stopped_goes_on_with_the_pieces_that_are_left(
         make_corpus(source, out, per_piece=400, do=some)
     made = make_corpus(source, out, per_piece=400, do=do_tasks)
     assert made.num_passages == 4
-    assert not (tmp_path / "out" / "work" / "corpus").exists()
+    assert not pathlib.Path(out, "work", "corpus").exists()
     # other pages in between: nothing of the first is left
     with pytest.raises(KeyboardInterrupt):
-        make_corpus(source, str(tmp_path / "other"), per_piece=400, do=some)
+        make_corpus(source, other, per_piece=400, do=some)
     source.write_text(page_line("1", "A", ["A", "b"]))
-    assert make_corpus(source, str(tmp_path / "other"), per_piece=400).num_passages == 1
-    found = TableStore(str(tmp_path / "other")).read(CORPUS)
-    assert found["doc_id"].to_list() == ["1#1"]
-    assert len(list((tmp_path / "other" / "corpus").glob("*.parquet"))) == 1
+    assert make_corpus(source, other, per_piece=400).num_passages == 1
+    assert read(other)["doc_id"].to_list() == ["1#1"]
+    assert len(list(pathlib.Path(other, "corpus").glob("*.parquet"))) == 1
 
 
 def test_gzip_and_several_files_are_one_source(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -188,14 +194,12 @@ def test_gzip_and_several_files_are_one_source(source: pathlib.Path, tmp_path: p
     (tmp_path / "b.json").write_text("".join(lines[1:]))
     make_corpus([tmp_path / "a.json.gz", tmp_path / "b.json"], str(tmp_path / "two"))
     make_corpus(source, str(tmp_path / "one"))
-    one, two = (TableStore(str(tmp_path / name)).read(CORPUS) for name in ("one", "two"))
-    assert one.equals(two)
+    assert read(str(tmp_path / "one")).equals(read(str(tmp_path / "two")))
 
 
 def test_the_same_again_does_nothing_and_other_settings_make_it_anew(
-    source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    source: pathlib.Path, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = str(tmp_path / "out")
     first = make_corpus(source, out, per_part=1)
     before = {path: path.stat().st_mtime_ns for path in pathlib.Path(first.folder).iterdir()}
     again = make_corpus(source, out, per_part=1)
@@ -225,48 +229,39 @@ def test_the_same_again_does_nothing_and_other_settings_make_it_anew(
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_sealed(
-    source: pathlib.Path, tmp_path: pathlib.Path, line: str, named: str
+    source: pathlib.Path, out: str, line: str, named: str
 ) -> None:
     source.write_text(source.read_text() + line + page_line("", "last", ["last"]))
-    with pytest.raises(InputError) as raised:
-        make_corpus(source, str(tmp_path / "out"), per_part=1)
-    first, second = sorted(raised.value.problems)
+    first, second = problems_of(source, out, per_part=1)
     assert first.startswith(f"{source}:4: ")
     assert named in first
     assert second.startswith(f"{source}:5: wikipedia_id is ''")
-    assert not TableStore(str(tmp_path / "out")).is_sealed(CORPUS)
 
 
 def test_a_page_that_comes_twice_is_named_also_where_nothing_else_is_wrong(
-    source: pathlib.Path, tmp_path: pathlib.Path
+    source: pathlib.Path, out: str
 ) -> None:
     source.write_text(source.read_text() * 2)
-    with pytest.raises(InputError) as raised:
-        make_corpus(source, str(tmp_path / "out"))
-    assert [problem.partition(": ")[2] for problem in raised.value.problems] == [
+    assert [problem.partition(": ")[2] for problem in problems_of(source, out)] == [
         f"page '{name}' repeats an earlier one" for name in ("12", "13", "14")
     ]
-    assert not TableStore(str(tmp_path / "out")).is_sealed(CORPUS)
 
 
-def test_a_missing_or_empty_source_and_an_unknown_splitter_are_errors(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InputError, match=r"nothing.json: cannot be read: No such file"):
-        make_corpus(tmp_path / "nothing.json", str(tmp_path / "out"))
-    (tmp_path / "empty.json").write_text("")
-    with pytest.raises(InputError, match="no pages in"):
-        make_corpus(tmp_path / "empty.json", str(tmp_path / "out"))
+def test_a_missing_or_empty_source_and_an_unknown_splitter_are_errors(source: pathlib.Path, out: str) -> None:
+    (problem,) = problems_of(source.with_name("nothing.json"), out)
+    assert "nothing.json: cannot be read: No such file" in problem
+    source.write_text("")
+    assert "no pages in" in problems_of(source, out)[0]
     match = r"unknown splitter 'nosuch'; known: recursive_characters, whitespace100"
     with pytest.raises(ValueError, match=match):
-        make_corpus(tmp_path / "empty.json", str(tmp_path / "out"), splitter="nosuch")
+        make_corpus(source, out, splitter="nosuch")
 
 
-def test_a_folder_that_is_not_sealed_is_not_read_as_passages(
-    source: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    made = make_corpus(source, str(tmp_path / "out"))
-    TableStore(str(tmp_path / "out")).invalidate(CORPUS)
-    diagnostics = Diagnostics()
-    assert load_passages(made.folder, diagnostics).height == 0
+def test_a_folder_that_is_not_sealed_is_not_read_as_passages(source: pathlib.Path, out: str) -> None:
+    made = make_corpus(source, out)
+    TableStore(out).invalidate(CORPUS)
+    passages, diagnostics = diagnosed(load_passages, made.folder)
+    assert passages.height == 0
     assert diagnostics.errors == (
         f"{made.folder}: not a sealed table. Let the job that writes it finish, or name its Parquet files",
     )
@@ -287,12 +282,12 @@ def test_whole_pieces_of_at_most_20_characters_overlap() -> None:
 
 
 def test_a_splitter_whose_code_has_changed_splits_again(
-    source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    source: pathlib.Path, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "my_pages", types.SimpleNamespace(whole=whitespace100))
     for code, is_new in (("a", True), ("a", False), ("b", True)):
         monkeypatch.setattr(inspect, "getsource", lambda module, code=code: code)
-        assert make_corpus(source, str(tmp_path / "out"), splitter="my_pages:whole").is_new == is_new
+        assert make_corpus(source, out, splitter="my_pages:whole").is_new == is_new
 
 
 def test_a_splitter_whose_package_is_missing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
