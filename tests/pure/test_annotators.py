@@ -13,7 +13,7 @@ from gold import gold_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.annotators import ANNOTATORS, Annotator, Evidence, annotate, annotator_named, applicable_queries
+from erag_ray.annotators import ANNOTATORS, Annotator, Evidence, annotate, annotator_named
 from erag_ray.annotators.contains import dpr_form
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
@@ -258,19 +258,6 @@ def test_gold_documents_are_judged_by_their_own_id_wherever_they_are() -> None:
 
 
 # --- all of them ---
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("erag", ["q1", "q2", "q3", "q4"]),
-        ("contains_answer_dpr", ["q1", "q2"]),
-        ("contains_answer_kilt", ["q1", "q2"]),
-        ("provenance", ["q1", "q2", "q3"]),
-    ],
-)
-def test_applicable_queries(name: str, expected: list[str]) -> None:
-    assert applicable_queries(name, WORLD)["query_id"].to_list() == expected
 
 
 @pytest.mark.parametrize("name", ANNOTATORS)

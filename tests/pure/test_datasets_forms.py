@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 from input_files import diagnosed, only_error, without_errors, write
 
-import erag_ray as er
 from erag_ray.api.questions import question_records
 from erag_ray.data.datasets.qrels import read_qrels
 from erag_ray.data.datasets.queries import load_queries
@@ -21,7 +20,6 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.records import read_records
 from erag_ray.data.passages.load import load_passages
 from erag_ray.data.passages.pages import page_spans, read_pages
-from erag_ray.support.errors import InputError
 
 SEVEN = {"id": "q7", "question": "Which river?"}
 UNREAD = "alternative_answers", "alias", "accepted_answer", "normalizedAliases", "alt_ans", "alias1"
@@ -385,19 +383,3 @@ def test_questions_in_memory_with_fields_of_kilt_keep_their_question(tmp_path: p
     queries, errors, _ = loaded(write(tmp_path / "q.jsonl", record))
     assert errors == ()
     assert queries.select("question", "answers").rows() == [("Which river?", ["Ruhr"])]
-
-
-def test_a_judge_may_be_what_a_reader_may_be(tmp_path: pathlib.Path) -> None:
-    arguments: dict[str, Any] = {
-        "questions": [QUESTION],
-        "runs": {"a": {"q7": [("d1", "The Ruhr.")]}},
-        "reader": {"kind": "echo"},
-        "out": str(tmp_path / "out"),
-        "cache_dir": str(tmp_path / "cache"),
-        "progress": False,
-        "annotators": ["llm_relevance"],
-        "judge": er.Function(lambda prompts: ["yes"] * len(prompts), name="judge", revision="1"),
-    }
-    message = r"judge\.kind: the kind relevance needs .*, which function does not support"
-    with pytest.raises(InputError, match=message):
-        er.compare(**arguments)

@@ -269,13 +269,6 @@ def test_a_rank_that_is_no_order_or_begins_with_0_causes_no_note(tmp_path: pathl
         assert entries["doc_id"].to_list() == ["d0", "d1", "d2"] * 2
 
 
-def test_distances_beside_a_rank_that_is_no_order_are_refused(tmp_path: pathlib.Path) -> None:
-    ids = [(f"q{query}", score) for query in (1, 2) for score in (1, 2, 3)]
-    rows = [{"query_id": query, "doc_id": f"d{score}", "rank": 1, "score": score} for query, score in ids]
-    pl.DataFrame(rows).write_parquet(tmp_path / "run.parquet")
-    assert "scores rise with the rank in 2 of 2 lists" in loaded(tmp_path / "run.parquet")[1]
-
-
 @pytest.mark.parametrize("tag", ["run_id", "tag", "run", "run_name", "retriever", "System", "method"])
 def test_of_two_runs_in_one_file_the_one_of_the_name_is_read(tmp_path: pathlib.Path, tag: str) -> None:
     rows = [("q1", "d1", 9, "bm25"), ("q1", "d2", 8, "dense"), ("q2", "d2", 8, "dense")]

@@ -120,17 +120,6 @@ def test_what_users_and_documents_wrote_is_never_taken_for_a_field(
     assert all(piece.text in ("P <", "|", "> Q", " E", "E") for piece in found if piece.kind == "template")
 
 
-def test_control_tokens_count_in_a_template_alone(tmp_path: pathlib.Path) -> None:
-    model = models.loaded("causal", models.causal_folder(tmp_path / "causal"))
-    own = PromptConfig(template=f"{models.START}{{passages}}{{question}}", passage="{text}", chat=False)
-    form = models.form_for("causal", prompt=own)
-    hostile = Request(form, models.START, (Passage("", models.END),))
-    start, end = (model.tokenizer.convert_tokens_to_ids(token) for token in (models.START, models.END))
-    (prompt,) = model.render([hostile])
-    assert prompt.segments[0].count(start) == 1
-    assert end not in prompt.segments[0]
-
-
 # --- what a prompt changes ---
 
 

@@ -135,13 +135,6 @@ def test_equal_questions_and_equal_texts_share_a_key_whatever_their_ids() -> Non
     assert by_query["q1", "d1"][1] != by_query["q1", "d2"][1]
 
 
-@pytest.mark.parametrize(("uses", "model", "num_keys"), [(ORDERED, "causal-1", 2), (UNORDERED, "fid-1", 1)])
-def test_the_order_matters_to_a_model_that_sees_it(uses, model: str, num_keys: int) -> None:
-    found = requests_of(("q1", ["d1", "d2"]), ("q1", ["d2", "d1"]), uses=uses)
-    assert set(found["model"]) == {model}
-    assert found["passages_key"].n_unique() == num_keys
-
-
 def test_nothing_asked_is_no_fault() -> None:
     found = requests_of()
     assert conform(found, REQUESTS).num_rows == 0
