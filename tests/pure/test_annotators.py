@@ -167,23 +167,17 @@ def test_contains_answer_looks_in_the_text_for_any_answer_of_exact_match_queries
         ("the wall", "THE  WALL.", 1, 1),
         ("new york new york", "New York, New York", 0, 1),  # the comma is a token
         ("york york", "New York", 0, 0),  # a repeated word must be there twice
-        ("york new", "new york new york", 1, 1),
-        ("new york", "new jersey york", 0, 0),  # side by side
         ("서울", "수도는 서울 이다", 1, 1),
         ("서울", "서울은 수도이다", 1, 1),  # a particle is attached
         ("서울", unicodedata.normalize("NFD", "수도는 서울이다"), 1, 0),
         ("cafe", "le café noir", 0, 0),  # the accent is part of the token
         ("서우", "수도는 서울이다", 0, 0),  # syllables are not taken apart
         ("5", "2015년에 완공되었다", 0, 1),
-        ("5명", "15명이 왔다", 0, 1),
-        ("5", "5명이 왔다", 1, 1),
-        ("2015년", "2015년에 완공되었다", 1, 1),
         ("Apple", "Apple사는 크다", 1, 1),
         ("東京", "首都は東京です。", 1, 1),
         ("東京", "首都は京東です。", 0, 0),
         ("か", "が", 0, 0),  # the mark belongs to its character
         ("スティーブ・ジョブズ", "創業者はスティーブ・ジョブズだ", 1, 1),
-        ("北京", "中国的首都是北京。", 1, 1),
         ("กรุงเทพ", "เมืองหลวงคือกรุงเทพมหานคร", 1, 1),
         ("กา", "ก้า", 0, 0),
         ("๕", "พ.ศ. ๒๕๑๕", 0, 1),
@@ -192,8 +186,6 @@ def test_contains_answer_looks_in_the_text_for_any_answer_of_exact_match_queries
         ("ရန်ကုန်", "မြို့တော်ဟောင်းရန်ကုန်မြို့", 1, 1),
         ("C++", "the C++ language", 1, 1),
         ("C#", "the C language", 0, 1),
-        ("longer than the text", "text", 0, 0),
-        ("anything", "", 0, 0),
     ],
 )
 def test_the_two_rules(answer: str, text: str, dpr: int, kilt: int) -> None:

@@ -70,23 +70,18 @@ def test_a_change_of_any_kind_is_noticed(
     assert cached_digest(weights) == file_digest(weights) != first
 
 
-def test_a_file_that_may_still_change_is_not_remembered(
-    hashed: list[str], weights: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("limit", "value"), [("SETTLED_SECONDS", 60.0), ("LARGE", 11)])
+def test_a_file_that_may_still_change_or_is_small_is_hashed_each_time(
+    hashed: list[str],
+    weights: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    value: float,
 ) -> None:
-    monkeypatch.setattr(digests, "SETTLED_SECONDS", 60.0)
-    cached_digest(weights)
-    cached_digest(weights)
+    monkeypatch.setattr(digests, limit, value)
+    assert cached_digest(weights) == cached_digest(weights)
     assert len(hashed) == 2
-
-
-def test_small_files_are_hashed_each_time(
-    hashed: list[str], weights: pathlib.Path, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> None:
-    monkeypatch.setattr(digests, "LARGE", 11)
-    cached_digest(weights)
-    cached_digest(weights)
-    assert len(hashed) == 2
-    assert not (tmp_path / "cache").exists()
+    assert not weights.with_name("cache").exists()
 
 
 @pytest.mark.parametrize("note", ["", "{}", "[1]", '{"stamp": 3, "sha256": "x"}'])
