@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
+import types
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -31,43 +31,24 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return made
 
 
-@dataclasses.dataclass
-class Page:
+def page(content: object, metadata: dict[str, Any], id: object = None) -> Any:
     """Looks like a LangChain document."""
-
-    page_content: Any
-    metadata: dict[str, Any]
-    id: Any = None
+    return types.SimpleNamespace(page_content=content, metadata=metadata, id=id)
 
 
-@dataclasses.dataclass
-class Node:
+def node(node_id: str, text: str, metadata: dict[str, Any]) -> Any:
     """Looks like a LlamaIndex node."""
-
-    node_id: str
-    text: str
-    metadata: dict[str, Any]
-
-    def get_content(self) -> str:
-        return self.text
+    return types.SimpleNamespace(node_id=node_id, text=text, metadata=metadata, get_content=lambda: text)
 
 
-@dataclasses.dataclass
-class Scored:
+def scored(node: Any, score: float) -> Any:
     """Looks like a LlamaIndex node with its score."""
-
-    node: Node
-    score: float
+    return types.SimpleNamespace(node=node, score=score)
 
 
-@dataclasses.dataclass
-class Content:
+def content(id: str, text: str | None, meta: dict[str, Any], score: float | None = None) -> Any:
     """Looks like a Haystack document."""
-
-    id: str
-    content: str | None
-    meta: dict[str, Any]
-    score: float | None = None
+    return types.SimpleNamespace(id=id, content=text, meta=meta, score=score)
 
 
 RANDOM = str(uuid.UUID(int=7, version=4))
@@ -84,15 +65,15 @@ RANDOM = str(uuid.UUID(int=7, version=4))
         ({"id": "d1", "text": "a", "title": "T", "score": np.float32(0.5)}, Document("d1", "a", "T", 0.5)),
         ({"doc_id": 1, "content": "a", "meta": {"title": "T"}}, Document("1", "a", "T")),
         ({"page_content": "a", "metadata": {"id": "m"}, "score": "high"}, Document("m", "a")),
-        (Page("a", {"title": "T", "source": "file.pdf"}), Document(None, "a", "T")),
-        (Page("a", {"doc_id": "m", "id": "n"}), Document("m", "a")),
-        (Page("a", {"doc_id": "m"}, id="own"), Document("own", "a")),
-        (Page("a", {"doc_id": "m"}, id=RANDOM), Document("m", "a")),
-        ((Page("a", {}, id=RANDOM), 0.25), Document(None, "a", None, 0.25)),
-        (Scored(Node("n1", "a", {"title": " "}), 0.5), Document("n1", "a", None, 0.5)),
-        (Scored(Node(RANDOM, "a", {}), float("nan")), Document(None, "a")),
-        (Node("n1", "a", {}), Document("n1", "a")),
-        (Content("h1", "a", {"title": "T"}, 3), Document("h1", "a", "T", 3.0)),
+        (page("a", {"title": "T", "source": "file.pdf"}), Document(None, "a", "T")),
+        (page("a", {"doc_id": "m", "id": "n"}), Document("m", "a")),
+        (page("a", {"doc_id": "m"}, id="own"), Document("own", "a")),
+        (page("a", {"doc_id": "m"}, id=RANDOM), Document("m", "a")),
+        ((page("a", {}, id=RANDOM), 0.25), Document(None, "a", None, 0.25)),
+        (scored(node("n1", "a", {"title": " "}), 0.5), Document("n1", "a", None, 0.5)),
+        (scored(node(RANDOM, "a", {}), float("nan")), Document(None, "a")),
+        (node("n1", "a", {}), Document("n1", "a")),
+        (content("h1", "a", {"title": "T"}, 3), Document("h1", "a", "T", 3.0)),
         # a random id of one's own is an id: only libraries make them up
         ({"id": RANDOM, "text": "a"}, Document(RANDOM, "a")),
     ],
@@ -112,7 +93,7 @@ def test_a_document_is_recognised_by_its_fields(document: object, expected: Docu
         (b"ab", "a document is b'ab'"),
         ({"id": "d1", "body": "a"}, "text is missing; it must be a string, under one of text, cont"),
         ({"id": 1.5, "text": "a"}, "id is 1.5; it must be a string or a whole number"),
-        (Content("h1", None, {}), "text is missing; it must be a string"),
+        (content("h1", None, {}), "text is missing; it must be a string"),
         (("d1", " \n"), "text is ' .n'; it must be a string that is not blank"),
         ("\ud800", "surrogates not allowed"),
     ],
@@ -127,8 +108,8 @@ class WithInvoke:
 
     k = 4
 
-    def invoke(self, question: str) -> list[Page]:
-        return [Page(f"{question} {number}", {}) for number in range(self.k)]
+    def invoke(self, question: str) -> list[Any]:
+        return [page(f"{question} {number}", {}) for number in range(self.k)]
 
 
 class OfStore(WithInvoke):
@@ -136,8 +117,8 @@ class OfStore(WithInvoke):
 
     search_kwargs: dict[str, Any] = {"k": 4}  # noqa: RUF012
 
-    def invoke(self, question: str, **options: Any) -> list[Page]:  # type: ignore[override]
-        return [Page(f"{question} {number}", {}) for number in range({**self.search_kwargs, **options}["k"])]
+    def invoke(self, question: str, **options: Any) -> list[Any]:  # type: ignore[override]
+        return [page(f"{question} {number}", {}) for number in range({**self.search_kwargs, **options}["k"])]
 
 
 class WithRetrieve:
@@ -145,8 +126,8 @@ class WithRetrieve:
 
     similarity_top_k = 2
 
-    def retrieve(self, question: str) -> list[Node]:
-        return [Node(f"{question}-{number}", f"text {number}", {}) for number in range(self.similarity_top_k)]
+    def retrieve(self, question: str) -> list[Any]:
+        return [node(f"{question}-{number}", f"text {number}", {}) for number in range(self.similarity_top_k)]
 
 
 class Small(WithRetrieve):
@@ -154,7 +135,7 @@ class Small(WithRetrieve):
 
     corpus = ("one", "two", "three")
 
-    def retrieve(self, question: str) -> list[Node]:
+    def retrieve(self, question: str) -> list[Any]:
         if self.similarity_top_k > len(self.corpus):
             raise ValueError("k is larger than the corpus")
         return super().retrieve(question)
@@ -164,14 +145,14 @@ class WithRun:
     """Looks like a Haystack component."""
 
     def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        return {"documents": [Content(f"{query}-{number}", "text", {}) for number in range(top_k or 3)]}
+        return {"documents": [content(f"{query}-{number}", "text", {}) for number in range(top_k or 3)]}
 
 
 class WithoutLimit:
     """Looks like a Haystack component that takes no number."""
 
     def run(self, query: str) -> dict[str, Any]:
-        return {"documents": [Content(f"{query}-{number}", "text", {}) for number in range(3)]}
+        return {"documents": [content(f"{query}-{number}", "text", {}) for number in range(3)]}
 
 
 class Store:
@@ -196,7 +177,7 @@ class Pipeline:
 
     def run(self, data: dict[str, Any]) -> dict[str, Any]:
         assert data == {"embedder": {"text": "q"}, "by_vector": {"top_k": 2}}
-        found = [Content(f"d{number}", "text", {}) for number in range(data["by_vector"]["top_k"])]
+        found = [content(f"d{number}", "text", {}) for number in range(data["by_vector"]["top_k"])]
         return {name: {"documents": found} for name in self.outputs} | {"other": {"meta": {}}}
 
 
