@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -236,16 +235,9 @@ def test_gains_fold_by_mean_largest_and_share_harmful() -> None:
     assert compute("Harmful", lists, 3) == pytest.approx([1 / 3, 2 / 3, 0])
 
 
-@pytest.fixture
-def tiny_fid(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
-    """The tiny comparison with a FiD reader."""
-    folder = models.t5_folder(tmp_path / "t5")
-    return tiny.with_config(reader=ReaderConfig(kind="fid", model=folder, max_new_tokens=6))
-
-
-def test_a_job_with_likelihoods_and_gains(tiny_fid: Tiny, reads_here: list[int]) -> None:
+def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], t5: str) -> None:
     names = ["erag", "gold_likelihood", "gain"]
-    some = tiny_fid.with_config(annotators=names)
+    some = tiny.with_config(annotators=names, reader=ReaderConfig(kind="fid", model=t5, max_new_tokens=6))
     compare(some)
     labels = table(some, LABELS)
     assert set(labels["annotator"]) == set(names)
@@ -268,17 +260,9 @@ def test_a_job_with_likelihoods_and_gains(tiny_fid: Tiny, reads_here: list[int])
     assert {row["new"] for row in again.counts} == {0}
     asked = {row["lists"]: row["asked"] for row in again.counts if row["kind"] == GOLD_LIKELIHOOD.name}
     assert asked == {"pairs": labels.filter(annotator="erag").height}
-
-
-def test_the_report_says_where_gains_can_show_harm(tiny_fid: Tiny, reads_here: list[int]) -> None:
-    some = tiny_fid.with_config(annotators=["erag", "gain"])
-    compare(some)
     (closed_book,) = TableStore(some.config.out).manifest(LABELS)["config"]["closed_book"]
-    assert (closed_book["dataset"], closed_book["num_questions"], closed_book["num_answered"]) == (
-        "tiny",
-        6,
-        0,
-    )
-    warnings, _, rest = (tiny_fid.folder / "out" / "report.md").read_text().partition("## Notes")
+    counts = [closed_book[name] for name in ("dataset", "num_questions", "num_answered")]
+    assert counts == ["tiny", 6, 0]
+    warnings, _, rest = (tiny.folder / "out" / "report.md").read_text().partition("## Notes")
     assert "tiny: gain can show harm on 0 of 6 questions (0.0%) only" in warnings
     assert "only on the questions that the reader answers without documents, 0 of 6 questions (0.0%)" in rest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import types
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -326,34 +327,28 @@ def test_qrels_numbered_from_0_for_questions_from_1_are_refused(tmp_path: pathli
         assert ["numbered from 0" in error for error in diagnostics.errors] == [True] * is_refused
 
 
-class Chunk:
+def chunk(text: str, **metadata: object) -> types.SimpleNamespace:
     """Looks like a LangChain document whose metadata has the id of its page."""
-
-    id = None
-
-    def __init__(self, text: str, page: str = "page7") -> None:
-        self.page_content, self.metadata = text, {"doc_id": page}
+    return types.SimpleNamespace(page_content=text, metadata=metadata or {"doc_id": "page7"}, id=None)
 
 
 def test_chunks_that_share_the_id_of_their_page_are_refused_with_the_way_out() -> None:
     queries = pl.DataFrame({"query_id": ["q"], "question": ["q"]})
-    for documents in (
-        [Chunk("Ann built it."), Chunk("Bob sold it.")],
-        [{"text": text, "metadata": {"id": 7}} for text in ("Ann built it.", "Bob sold it.")],
-    ):
+    texts = "Ann built it.", "Bob sold it."
+    chunks = [*map(chunk, texts)]
+    for documents in (chunks, [{"text": text, "metadata": {"id": 7}} for text in texts]):
         search = as_search(lambda question, count, found=documents: found)
         message = r"after one attempt.*metadata\.(doc_)?id is not its own id.* or leave it out"
         with pytest.raises(JobError, match=message):
             Searching(name="m", search=search, depth=2).lists(queries, show=False)
     message = r"\['q'\]\[1\]: document 'page7' .*metadata\.doc_id is not its own id"
     with pytest.raises(InputError, match=message):
-        run_table({"q": [Chunk("Ann built it."), Chunk("Bob sold it.")]}, "mine")
+        run_table({"q": chunks}, "mine")
     # a random id is none, in the metadata too, also beside another
-    chunk = Chunk("Ann built it.")
-    chunk.metadata = {"id": 7.0, "_id": "6d0f3f0e-8f0b-4c58-9a55-0a1b2c3d4e5f"}
-    assert run_table({"q": [chunk]}, "mine")["doc_id"].to_list() == ["7"]
-    texts = "Ann built it.", "Bob sold it."
-    random = [Chunk(text, "6d0f3f0e-8f0b-4c58-9a55-0a1b2c3d4e5f") for text in texts]
+    random_id = "6d0f3f0e-8f0b-4c58-9a55-0a1b2c3d4e5f"
+    both = chunk("Ann built it.", id=7.0, _id=random_id)
+    assert run_table({"q": [both]}, "mine")["doc_id"].to_list() == ["7"]
+    random = [chunk(text, doc_id=random_id) for text in texts]
     found = Searching(name="m", search=as_search(lambda question, count: random), depth=2).lists(
         queries, show=False
     )

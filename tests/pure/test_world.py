@@ -29,9 +29,10 @@ SMALL = WorldConfig(num_passages=700, num_processes=1)
 
 
 @functools.cache
-def made(number: int) -> tuple[District, list[Page]]:
-    district = make_district(SMALL, number)
-    return district, make_pages(SMALL, district)
+def made(number: int, **changes: float) -> tuple[District, list[Page]]:
+    config = dataclasses.replace(SMALL, **changes)
+    district = make_district(config, number)
+    return district, make_pages(config, district)
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +172,9 @@ def test_no_name_of_a_dev_district_is_found_in_a_train_district() -> None:
 
 @pytest.mark.parametrize("fraction", [SMALL.namesake_fraction, 0.95])
 def test_name_sakes_share_their_name_and_not_their_occupation(fraction: float) -> None:
-    config = dataclasses.replace(SMALL, namesake_fraction=fraction)
     for number in range(10):
-        people = [one for one in make_district(config, number).entities if one.kind == "person"]
+        district, _ = made(number, namesake_fraction=fraction)
+        people = [one for one in district.entities if one.kind == "person"]
         by_name = Counter(one.name for one in people)
         assert max(by_name.values()) > 1
         assert len({(one.name, one.occupation) for one in people}) == len(people)
@@ -191,8 +192,7 @@ def test_facts_are_told_away_from_their_gold_page_and_answers_about_somebody_els
 
 @pytest.mark.parametrize(("mean", "most"), [(0.0, 0), (6.0, 20)])
 def test_the_number_of_side_facts_follows_the_setting(mean: float, most: int) -> None:
-    config = dataclasses.replace(SMALL, side_facts=mean, own_fraction=1.0)
-    pages = make_pages(config, make_district(config, 0))
+    _, pages = made(0, side_facts=mean, own_fraction=1.0)
     found = [len(page.others) for page in pages]
     assert max(found) <= most
     assert sum(found) / len(found) == pytest.approx(mean, rel=0.25)
@@ -200,9 +200,7 @@ def test_the_number_of_side_facts_follows_the_setting(mean: float, most: int) ->
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_every_fact_is_told_and_a_share_of_them_on_the_page_of_its_subject(share: float) -> None:
-    config = dataclasses.replace(SMALL, own_fraction=share, side_facts=0.0)
-    district = make_district(config, 0)
-    pages = make_pages(config, district)
+    district, pages = made(0, own_fraction=share, side_facts=0.0)
     own = [telling.fact for page in pages for telling in page.statements]
     elsewhere = [(page.subject, telling.fact) for page in pages for telling in page.others]
     assert sorted(map(id, [*own, *(fact for _, fact in elsewhere)])) == sorted(map(id, district.facts))
@@ -224,10 +222,10 @@ def test_a_gold_page_is_any_of_those_that_tell_the_fact() -> None:
 
 
 def test_without_variants_every_question_uses_the_words_of_the_page() -> None:
-    config = dataclasses.replace(SMALL, variant_fraction=0.0)
-    district = make_district(config, 0)
+    district, pages = made(0, variant_fraction=0.0)
     variants = {one.variant for one in district.entities if one.kind == "person"}
-    asked = make_records(config, district, make_pages(config, district), "nq", 40)
+    config = dataclasses.replace(SMALL, variant_fraction=0.0)
+    asked = make_records(config, district, pages, "nq", 40)
     assert not any(variant in record["input"] for record in asked for variant in variants)
 
 
