@@ -50,6 +50,8 @@ def everywhere(labels: pl.DataFrame, queries: pl.DataFrame) -> dict[str, pl.Data
 
 
 Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, Settings]
+Columns = Mapping[tuple[str, str, int], Sequence[float | None]]
+"""(reader, run, depth) -> a value for each of q0, q1, ..."""
 
 
 def columns_of(
@@ -87,10 +89,8 @@ def best_depths(end_to_end: pl.DataFrame, queries: pl.DataFrame, settings: Setti
     return of_each(of_depths.best_depths, columns, settings)
 
 
-def used(
-    columns: Mapping[tuple[str, str, int], Sequence[float | None]], score: str = "exact_match"
-) -> pl.DataFrame:
-    """(reader, run, depth) -> one utility for each of q0, q1, ..."""
+def used(columns: Columns, score: str = "exact_match") -> pl.DataFrame:
+    """UTILITY of columns."""
     rows = [
         (reader, score, run, f"q{number}", depth, one)
         for (reader, run, depth), column in columns.items()
@@ -99,12 +99,8 @@ def used(
     return pl.DataFrame(conform(pl.DataFrame(rows, schema=UTILITY.columns.names, orient="row"), UTILITY))
 
 
-def measured(
-    columns: Mapping[tuple[str, str, int], Sequence[float | None]],
-    annotator: str = "erag",
-    measure: str = "P",
-) -> pl.DataFrame:
-    """(reader, run, depth) -> one value of a measure for each of q0, q1, ..."""
+def measured(columns: Columns, annotator: str = "erag", measure: str = "P") -> pl.DataFrame:
+    """PER_QUERY of columns of a measure."""
     rows = [
         (reader, "", annotator, f"q{number}", run, depth, measure, depth, "any", one)
         for (reader, run, depth), column in columns.items()
@@ -112,6 +108,12 @@ def measured(
     ]
     table = pl.DataFrame(rows, schema=PER_QUERY.columns.names, orient="row")
     return pl.DataFrame(conform(table, PER_QUERY))
+
+
+def tables_of(values: Columns, utility: Columns, **changes: object) -> Tables:
+    """Tables of columns, with the questions that these have."""
+    amount = len(next(iter(utility.values())))
+    return measured(values), used(utility), numbered(amount), settings(**changes)
 
 
 def numbered(amount: int) -> pl.DataFrame:

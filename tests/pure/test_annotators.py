@@ -286,12 +286,7 @@ OUTSIDE = Annotator(
     applies=lambda evidence: pl.col("dataset") == "wow",
     kind="graded",
 )
-NAMELESS = Annotator(
-    name="no_label",
-    function=lambda evidence: evidence.pairs,
-    applies=lambda evidence: pl.lit(True),
-    kind="binary",
-)
+NAMELESS = replace(OUTSIDE, function=lambda evidence: evidence.pairs)
 
 
 def test_outside_annotators_are_named_by_module_and_must_give_labels() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from evaluated import framed, queries
+from evaluated import framed, numbered
 from evaluated import settings as settings_of
 from gold import gold_of
 from hypothesis import given, settings
@@ -187,10 +187,6 @@ def test_orders_are_what_they_are_called() -> None:
 # --- tables ---
 
 
-def questions(count: int) -> pl.DataFrame:
-    return queries(*((f"q{index:02}", "nq", "exact_match") for index in range(count)))
-
-
 graded = st.sampled_from([None, 0.0, 0.5, 1.0])
 
 
@@ -204,7 +200,7 @@ def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:
 @settings(max_examples=30)
 @given(st.lists(st.tuples(graded, graded), min_size=1, max_size=9))
 def test_order_effects_are_paired_differences(values: list[tuple[float | None, float | None]]) -> None:
-    names = [f"q{i:02}" for i in range(len(values))]
+    names = [f"q{i}" for i in range(len(values))]
     utility = framed(
         [("r", "s", "a", q, 3, as_is) for q, (as_is, _) in zip(names, values, strict=True)], UTILITY
     )
@@ -212,7 +208,7 @@ def test_order_effects_are_paired_differences(values: list[tuple[float | None, f
         [("r", "s", "a", q, 3, "reversed", new) for q, (_, new) in zip(names, values, strict=True)],
         ORDER_UTILITY,
     )
-    (row,) = order_effects(changed, utility, questions(9), settings_of()).iter_rows(named=True)
+    (row,) = order_effects(changed, utility, numbered(9), settings_of()).iter_rows(named=True)
     differences = [new - as_is for as_is, new in values if new is not None and as_is is not None]
     assert (row["num_queries"], row["num_dropped"]) == (len(differences), len(values) - len(differences))
     assert row["difference"] == (pytest.approx(np.mean(differences)) if differences else None)
@@ -227,11 +223,11 @@ def test_p_values_of_orders_are_adjusted_over_runs_and_orders() -> None:
     used, changed = [], []
     for run in ("a", "b"):
         base = generator.integers(0, 2, 40)
-        used += [("r", "s", run, f"q{i:02}", 3, float(value)) for i, value in enumerate(base)]
+        used += [("r", "s", run, f"q{i}", 3, float(value)) for i, value in enumerate(base)]
         for order in ORDERS[:2]:
             new = generator.integers(0, 2, 40)
-            changed += [("r", "s", run, f"q{i:02}", 3, order, float(value)) for i, value in enumerate(new)]
-    table = order_effects(framed(changed, ORDER_UTILITY), framed(used, UTILITY), questions(40), settings_of())
+            changed += [("r", "s", run, f"q{i}", 3, order, float(value)) for i, value in enumerate(new)]
+    table = order_effects(framed(changed, ORDER_UTILITY), framed(used, UTILITY), numbered(40), settings_of())
     smallest = table["p_value"].min()
     assert table.height == 4
     (adjusted,) = table.filter(p_value=smallest)["p_adjusted"]

@@ -110,12 +110,7 @@ def test_measures_asked_for_are_taken_as_they_are() -> None:
 def test_sums_of_the_same_labels_in_another_order_tie() -> None:
     assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
     x = [(0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3]
-    found = evaluated.correlations(
-        evaluated.measured({("r", "A", 2): x}),
-        evaluated.used({("r", "A", 2): [0, 1]}),
-        evaluated.numbered(2),
-        evaluated.settings(),
-    )
+    found = evaluated.correlations(*evaluated.tables_of({("r", "A", 2): x}, {("r", "A", 2): [0, 1]}))
     assert set(found.filter(over="queries")["value"]) == {None}
 
 
@@ -126,13 +121,8 @@ def over_runs(
     x: Mapping[str, Sequence[float | None]], y: Mapping[str, Sequence[float | None]]
 ) -> dict[str, object]:
     """The row of tau over runs: run -> values of its queries."""
-    amount = len(next(iter(x.values())))
-    found = evaluated.correlations(
-        evaluated.measured({("r", run, 2): column for run, column in x.items()}),
-        evaluated.used({("r", run, 2): column for run, column in y.items()}),
-        evaluated.numbered(amount),
-        evaluated.settings(statistics=["kendall_tau_b"]),
-    )
+    columns = ({("r", run, 2): column for run, column in given.items()} for given in (x, y))
+    found = evaluated.correlations(*evaluated.tables_of(*columns, statistics=["kendall_tau_b"]))
     return found.filter(over="runs").row(0, named=True)
 
 
@@ -183,12 +173,7 @@ def test_runs_that_are_equally_far_apart_show_no_variation(
         ("r", "A", 2): [float(value + step) for value in values],
         ("r", "B", 2): [float(value) for value in values],
     }
-    rows = evaluated.comparisons(
-        evaluated.measured(columns),
-        evaluated.used(columns),
-        evaluated.numbered(len(values)),
-        evaluated.settings(num_resamples=100),
-    )
+    rows = evaluated.comparisons(*evaluated.tables_of(columns, columns, num_resamples=100))
     for row in rows.filter(pl.col("difference").is_not_null()).iter_rows(named=True):
         assert row["difference"] == pytest.approx(float(step), abs=1e-10)
         assert (row["effect_size"], row["detectable"]) == (None, None)
@@ -203,9 +188,7 @@ def test_runs_that_are_equally_far_apart_show_no_variation(
 def test_estimates_that_differ_by_rounding_are_equal(noise: list[float]) -> None:
     # of a sample of the questions: an auxiliary label predicts the others, rounded for each run
     values = {("r", run, 2): [float(number % 3 == 0) for number in range(40)] for run in "ab"}
-    (dataset,) = evaluated.columns_of(
-        evaluated.measured({}), evaluated.used(values), evaluated.numbered(40), evaluated.settings()
-    )
+    (dataset,) = evaluated.columns_of(*evaluated.tables_of({}, values))
     estimates = {
         index: column + np.array(noise) * (name["run_id"] == "b")
         for index, (name, column) in enumerate(dataset.columns)

@@ -141,25 +141,9 @@ class Small(WithRetrieve):
         return super().retrieve(question)
 
 
-class WithRun:
-    """Looks like a Haystack component."""
-
-    def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        return {"documents": [content(f"{query}-{number}", "text", {}) for number in range(top_k or 3)]}
-
-
-class WithoutLimit:
-    """Looks like a Haystack component that takes no number."""
-
-    def run(self, query: str) -> dict[str, Any]:
-        return {"documents": [content(f"{query}-{number}", "text", {}) for number in range(3)]}
-
-
-class Store:
-    """Looks like an index or a store that makes a retriever."""
-
-    def as_retriever(self) -> WithInvoke:
-        return WithInvoke()
+def component(query: str, top_k: int | None = None) -> dict[str, Any]:
+    """What a Haystack component does."""
+    return {"documents": [content(f"{query}-{number}", "text", {}) for number in range(top_k or 3)]}
 
 
 class Pipeline:
@@ -188,9 +172,11 @@ class Pipeline:
         (OfStore(), 7),
         (WithRetrieve(), 7),
         (Small(), 3),
-        (WithRun(), 7),
-        (WithoutLimit(), 3),
-        (Store(), 7),
+        (types.SimpleNamespace(run=component), 7),
+        # a component that takes no number
+        (types.SimpleNamespace(run=lambda query: component(query)), 3),
+        # an index or a store that makes a retriever
+        (types.SimpleNamespace(as_retriever=WithInvoke), 7),
         (lambda question, k: [f"{question} {number}" for number in range(k)], 7),
     ],
 )

@@ -68,14 +68,11 @@ RUNS = pl.DataFrame(
 )
 
 
-def lists_of(*lists: tuple[str, list[str]]) -> pl.DataFrame:
-    return pl.DataFrame(lists, schema={"query_id": pl.String, "doc_ids": planned.DocIds}, orient="row")
-
-
 def requests_of(
     *lists: tuple[str, list[str]], uses=ORDERED, corpus: pl.DataFrame = CORPUS, kind: str = "answer"
 ) -> pl.DataFrame:
-    asked = lists_of(*lists).with_columns(kind=pl.lit(kind))
+    schema = {"query_id": pl.String, "doc_ids": planned.DocIds}
+    asked = pl.DataFrame(lists, schema=schema, orient="row").with_columns(kind=pl.lit(kind))
     return planned.build_requests(asked, QUERIES, planned.documents_of(corpus), uses)
 
 
@@ -89,16 +86,11 @@ def key_of(doc_ids: list[str], uses=ORDERED, corpus: pl.DataFrame = CORPUS) -> i
     return requests_of(("q1", doc_ids), uses=uses, corpus=corpus)["passages_key"].item()
 
 
-def corpus_of(*passages: tuple[str, str]) -> tuple[pl.DataFrame, list[str]]:
-    """Passages under ids of their own."""
-    ids = [f"d{number}" for number in range(len(passages))]
-    rows = [(doc_id, *passage) for doc_id, passage in zip(ids, passages, strict=True)]
-    return pl.DataFrame(rows, schema=dict.fromkeys(CORPUS.columns, pl.String), orient="row"), ids
-
-
 def content_key(passages: list[tuple[str, str]], uses=ORDERED) -> int:
-    corpus, ids = corpus_of(*passages)
-    return key_of(ids, uses, corpus)
+    """The key of passages under ids of their own."""
+    rows = [(f"d{number}", *passage) for number, passage in enumerate(passages)]
+    corpus = pl.DataFrame(rows, schema=dict.fromkeys(CORPUS.columns, pl.String), orient="row")
+    return key_of(corpus["doc_id"].to_list(), uses, corpus)
 
 
 # lists

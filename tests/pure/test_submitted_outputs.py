@@ -38,20 +38,16 @@ def submitted(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathli
     return folder
 
 
-def refusal(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run the file of a job, which must end with code 2; return what it printed."""
-    monkeypatch.setattr("sys.argv", arguments)
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(arguments[0], run_name="__main__")
-    assert ended.value.code == 2
-    return capsys.readouterr().err
-
-
 @pytest.mark.parametrize("job", JOBS)
 def test_every_job_refuses_its_default_outputs(
     job: str, submitted: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    message = refusal([str(ROOT / "jobs" / f"{job}.py"), *REQUIRED.get(job, [])], monkeypatch, capsys)
+    file = str(ROOT / "jobs" / f"{job}.py")
+    monkeypatch.setattr("sys.argv", [file, *REQUIRED.get(job, [])])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(file, run_name="__main__")
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
     assert message.count("  - ") == 1
     assert re.search(r"out \(results/\w+", message)
     assert ("cache_dir (results/store)" in message) == (job in WITH_STORE)

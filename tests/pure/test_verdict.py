@@ -446,12 +446,8 @@ def test_a_contrast_turns_the_sign_of_what_is_better_with_less() -> None:
     worse = [1 - value for value in scores(0.5, 60, 0)]
     others = [evaluated.measured({("r", "A", 2): worse}, name) for name in ("distracting", "usable")]
     tables = pl.concat([evaluated.measured(utility), *others])
-    made = evaluated.contrasts(
-        tables,
-        evaluated.used(utility),
-        evaluated.numbered(60),
-        evaluated.settings(statistics=["kendall_tau_b"]),
-    )
+    plain = evaluated.tables_of(utility, utility, statistics=["kendall_tau_b"])
+    made = evaluated.contrasts(tables, *plain[1:])
     rows = {row["annotator_b"]: row for row in made.filter(annotator_a="erag").iter_rows(named=True)}
     # equally good, and opposite
     assert rows["distracting"]["difference"] == pytest.approx(0.0)
