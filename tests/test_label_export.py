@@ -101,6 +101,8 @@ def test_every_label_leaves_and_no_question_is_in_two_splits(finished: Tiny, tmp
     assert (both["split"] == both["split_right"]).all()
     (one,) = rows.filter(annotator="erag", query_id="q1", doc_id="d2").rows(named=True)
     assert (one["output"], one["label"], one["answers"]) == ("Marn", 0.0, ["Ada Brunner"])
+    # second in one run, and first in another
+    assert (one["text"], one["best_rank"]) == (PASSAGES["d2"][2], 1)
     assert not rows.filter(annotator="provenance")["output"].count()
 
 

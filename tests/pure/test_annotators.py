@@ -13,7 +13,7 @@ from gold import gold_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.annotators import ANNOTATORS, Annotator, Evidence, annotate, annotator_named
+from erag_ray.annotators import ANNOTATORS, Evidence, annotate
 from erag_ray.annotators.contains import dpr_form
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
@@ -278,24 +278,3 @@ def test_unknown_ids_and_repeated_pairs_are_errors() -> None:
             annotate(name, replace(WORLD, pairs=lost))
         with pytest.raises(ValueError, match="rows share a key"):
             annotate(name, replace(WORLD, pairs=pl.concat([PAIRS, PAIRS.head(1)])))
-
-
-OUTSIDE = Annotator(
-    name="long_text",
-    function=lambda evidence: evidence.pairs.with_columns(label=pl.lit(0.25)),
-    applies=lambda evidence: pl.col("dataset") == "wow",
-    kind="graded",
-)
-NAMELESS = replace(OUTSIDE, function=lambda evidence: evidence.pairs)
-
-
-def test_outside_annotators_are_named_by_module_and_must_give_labels() -> None:
-    name = f"{__name__}:OUTSIDE"
-    rows = annotate(name, WORLD).to_pylist()
-    assert [(row["annotator"], row["query_id"], row["label"]) for row in rows] == [(name, "q4", 0.25)] * 3
-    with pytest.raises(ValueError, match=r"missing columns \['label'\]"):
-        annotate(f"{__name__}:NAMELESS", WORLD)
-    with pytest.raises(ValueError, match="is a list, not an"):
-        annotator_named(f"{__name__}:RULES")
-    with pytest.raises(ValueError, match="unknown annotator 'umbrela'; known: contains_answer_dpr"):
-        annotator_named("umbrela")

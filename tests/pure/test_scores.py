@@ -17,16 +17,12 @@ from erag_ray.measures import scores
 FUNCTIONS = {name: score for name, score in scores.SCORES.items() if not score.needs_judge}
 CORRECT = {name: score for name, score in FUNCTIONS.items() if name != "abstained"}
 """The scores that say how right an output is."""
-NOT_A_SCORE = "a string that outside code might export by mistake"
 
 
 def outside_score(value: object, *, binary: bool = False) -> scores.Score:
     return scores.Score(
         name="outside", function=lambda output, answers: value, binary=binary, normalises=False
     )  # type: ignore[arg-type, return-value]
-
-
-HALF = outside_score(0.5)
 
 
 # --- normalisation ---
@@ -210,16 +206,6 @@ def test_a_score_declared_binary_may_not_give_a_half() -> None:
     assert scores.score_outputs(["x"], [["g"]], outside_score(0.5)) == [0.5]
     with pytest.raises(ValueError, match=r"returned 0.5; allowed: 0 and 1"):
         scores.score_outputs(["x"], [["g"]], outside_score(0.5, binary=True))
-
-
-def test_score_named() -> None:
-    assert scores.score_named("token_f1").function is scores.token_f1
-    assert scores.score_named(f"{__name__}:HALF") is HALF
-    message = "unknown score 'f1'; known: abstained, accuracy, char_f1, exact_match"
-    with pytest.raises(ValueError, match=message):
-        scores.score_named("f1")
-    with pytest.raises(ValueError, match="is a str, not an"):
-        scores.score_named(f"{__name__}:NOT_A_SCORE")
 
 
 def test_what_is_binary() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import pathlib
 
 import polars as pl
 import pytest
@@ -15,10 +14,8 @@ from made_up_folder import Size, write_folder
 from erag_ray.extras.label_export.card import card
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.label_export.rows import (
-    COLUMNS,
     SPLITS,
     LabelledJob,
-    label_rows,
     question_form,
     split_of,
     training_rows,
@@ -149,8 +146,6 @@ def test_rows_are_those_of_plain_loops(
     assert len(data.negatives) == num_negatives
     assert data.rows.height == len(expected)
     assert set(data.rows.rows()) == expected
-    anchors = {split: set(data.rows.filter(split=split)["anchor"]) for split in SPLITS}
-    assert not any(one & other for one, other in itertools.combinations(anchors.values(), 2))
 
 
 def test_the_order_of_rows_depends_on_the_seed_alone(job: LabelledJob) -> None:
@@ -203,25 +198,6 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
         ExportConfig(**wrong)  # type: ignore[arg-type]
 
 
-def test_every_label_is_in_one_split_with_its_texts(job: LabelledJob) -> None:
-    config = ExportConfig(test_fraction=0.4)
-    queries = with_split(job.queries, config)
-    parts = {split: pl.concat(label_rows(job, queries.filter(split=split), 50)) for split in SPLITS}
-    rows = pl.concat(parts.values())
-    assert rows.columns == list(COLUMNS)
-    assert rows.height == job.labels.height
-    key = ["annotator", "query_id", "doc_id"]
-    assert rows.select(*key, "label").sort(key).rows() == job.labels.select(*key, "label").sort(key).rows()
-    one = rows.filter(annotator="erag").row(0, named=True)
-    assert one["text"] == job.corpus.filter(doc_id=one["doc_id"])["text"].item()
-    assert (
-        one["output"]
-        == job.document_outputs.filter(query_id=one["query_id"], doc_id=one["doc_id"])["output"].item()
-    )
-    ranks = job.runs.filter(query_id=one["query_id"], doc_id=one["doc_id"])["rank"]
-    assert one["best_rank"] == ranks.min()
-
-
 def test_a_card_names_no_folder_of_this_machine(job: LabelledJob) -> None:
     config = ExportConfig(license="cc-by-sa-4.0")
     reader = {
@@ -237,8 +213,3 @@ def test_a_card_names_no_folder_of_this_machine(job: LabelledJob) -> None:
     assert "model `tiny`" in text
     assert "license: cc-by-sa-4.0\n" in text
     assert not any(word in text for word in ("/home/me", "10.0.0.1"))
-
-
-def test_an_unfinished_folder_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InputError, match=r"no sealed queries, corpus, .*run erag-ray compare"):
-        load_job(str(tmp_path / "nothing"))
