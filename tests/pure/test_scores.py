@@ -48,13 +48,6 @@ def test_normalize_answer(text: str, expected: str) -> None:
     assert scores.normalize_answer(text) == expected
 
 
-@given(st.text())
-def test_normalising_leaves_no_ascii_punctuation_and_single_spaces(text: str) -> None:
-    normalized = scores.normalize_answer(text)
-    assert not set(normalized) & set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-    assert normalized == " ".join(normalized.split())
-
-
 # --- by hand ---
 
 
@@ -88,18 +81,10 @@ COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC",
         ("accuracy", "REFUTES", ["SUPPORTS", "REFUTES"], 1.0),
         # common subsequence "cat sat" of 3 and 4 distinct words: r = 2/4, p = 2/3, f = 2pr / (p + r + 1e-8)
         ("rouge_l_kilt", "cat sat down", ["the cat sat still"], (2 / 3) / (7 / 6 + 1e-8)),
-        # distinct words, with case; 1 is never reached
-        ("rouge_l_kilt", "the cat", ["the cat"], 0.999999995),
-        ("rouge_l_kilt", "the cat the cat", ["the cat"], 0.999999995),
-        ("rouge_l_kilt", "Paris", ["paris"], 0.0),
-        # a text without a sentence is 0, and the other golds still count
-        ("rouge_l_kilt", ".", ["."], 0.0),
+        # a text without a sentence is 0, and the other golds still count; 1 is never reached
         ("rouge_l_kilt", "Paris", ["...", "Paris"], 0.999999995),
-        # Google's lower-cases, keeps repeats (p = 1/2, r = 1), does not stem and knows only a-z and 0-9
-        ("rouge_l_google", "PARIS!", ["paris"], 1.0),
-        ("rouge_l_google", "the cat the cat", ["the cat"], 2 / 3),
+        # Google's does not stem
         ("rouge_l_google", "running", ["run"], 0.0),
-        ("rouge_l_google", "서울", ["서울"], 0.0),
     ],
 )
 def test_scores_by_hand(name: str, output: str, golds: list[str], expected: float) -> None:
