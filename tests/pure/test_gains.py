@@ -48,7 +48,6 @@ def some_requests(case: Case, num: int = 12) -> list[Request]:
 
 def likelihoods(model: Model, requests: Sequence[Request]) -> list[float]:
     """What the model's responses come to, in the order of the requests."""
-    assert GOLD_LIKELIHOOD.fold is not None
     found = dict(model.run(requests))
     values = [GOLD_LIKELIHOOD.fold(request.answers, found[place]) for place, request in enumerate(requests)]
     return [float(value) for value in values if value is not None]

@@ -34,8 +34,6 @@ def test_bounds_are_those_of_a_comparison_and_p_values_agree_with_them(raw: list
     found = bounds(values, RULE)
     assert found.difference == pytest.approx(values.mean())
     assert (found.low, found.high) == pytest.approx(paired_test(values).interval(0.1))
-    assert found.low is not None
-    assert found.high is not None
     # where a p-value is at its level, the bound is at the margin
     for p, is_decided in ((found.p_passed, found.low > -0.02), (found.p_failed, found.high < -0.02)):
         assert (p < 0.05) == is_decided or p == pytest.approx(0.05, rel=1e-3)
@@ -136,7 +134,6 @@ def test_twice_as_many_questions_of_the_same_kind_settle_it(won: int, lost: int,
     values = binary(won, lost, same)
     assert verdict(values) == "not settled"
     needed = bounds(values, RULE).num_needed
-    assert needed is not None
     assert needed > len(values)
     assert verdict(np.tile(values, math.ceil(2 * needed / len(values)))) != "not settled"
 

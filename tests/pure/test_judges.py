@@ -55,7 +55,6 @@ def used(tiny: Tiny, judge: JudgeConfig) -> tuple[Use, Model]:
 
 def relevance(request: Request, response: Response) -> Any:
     """What a response comes to."""
-    assert RELEVANCE.fold is not None
     return RELEVANCE.fold(request.answers, response)
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Iterator, Sequence
 
+import failing
 import models
 import pytest
-from outside_kind import ABSTENTION
+from outside_kind import ABSTENTION, ANSWERABLE
 from tiny import Tiny, compare, table
 
+from erag_ray.annotators import RequestSpec, every_pair
 from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.labels.document_labels import label
-from erag_ray.models import Isolation, Model, make_model, model_id
+from erag_ray.models import Isolation, make_model, model_id
 from erag_ray.models.isolation import run_checked
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
@@ -107,18 +108,13 @@ def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None
 # --- models that answer wrongly ---
 
 
-class Wrong(Model):
-    """Gives what a test says, for the requests whose question says so."""
+class Wrong(failing.Wrong):
+    """Gives log-probabilities, and what a test says for the requests whose question says so."""
 
     supports = frozenset({"loglikelihood"})
-    answers: Sequence[object] = ()
 
-    def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
-        for place, request in enumerate(requests):
-            if request.question == "wrong":
-                yield from self.answers  # type: ignore[misc]
-            else:
-                yield place, Response(logprobs=(-1.0,) * len(request.answers))
+    def answer(self, request: Request) -> Response:
+        return Response(logprobs=(-1.0,) * len(request.answers))
 
 
 def requests_to(form: Form, *questions: str) -> list[Request]:
@@ -136,36 +132,23 @@ def requests_to(form: Form, *questions: str) -> list[Request]:
 )
 def test_log_probabilities_are_checked(logprobs: tuple[float, ...], message: str) -> None:
     model = Wrong(ReaderConfig(kind="test_outside:Wrong"))
-    model.answers = [(0, Response(logprobs=logprobs))]
+    model.results = [(0, Response(logprobs=logprobs))]
     form = models.form_for("fid", GOLD_LIKELIHOOD)
     found = dict(Isolation(model).run(requests_to(form, "first", "wrong")))
     assert found[0].logprobs == (-1.0, -1.0)
-    assert found[1].failure is not None
     assert message in found[1].failure.text
     with pytest.raises(TypeError, match="run yielded"):
         list(run_checked(model, requests_to(form, "wrong")))
 
 
-def test_a_kind_that_raises_is_named(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import outside_kind
-
+def test_a_kind_that_raises_is_named(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = dataclasses.replace(ABSTENTION, build=lambda case: case.nothing)  # type: ignore[attr-defined]
-    asks = (
-        dataclasses.replace(
-            outside_kind.ANSWERABLE, requests=(outside_kind.RequestSpec(broken, outside_kind.every_pair),)
-        ),
-    )
-    monkeypatch.setattr(outside_kind, "ANSWERABLE", asks[0])
-    problems = check_reader(
-        dataclasses.replace(tiny.config, annotators=[KIND], reader=ReaderConfig(kind=MODEL)),
-        prepare(tiny.config).datasets,
-    )
-    assert len(problems) == 1
-    assert problems[0].startswith(
-        "kind abstention: build: AttributeError: 'Case' object has no attribute 'nothing'"
-    )
+    spec = RequestSpec(broken, every_pair)
+    monkeypatch.setattr("outside_kind.ANSWERABLE", dataclasses.replace(ANSWERABLE, requests=(spec,)))
+    some = tiny.with_config(annotators=[KIND], reader=ReaderConfig(kind=MODEL))
+    (problem,) = check_reader(some.config, prepare(tiny.config).datasets)
+    told = "kind abstention: build: AttributeError: 'Case' object has no attribute 'nothing'"
+    assert problem.startswith(told)
 
 
 def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: None) -> None:
