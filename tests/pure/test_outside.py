@@ -14,11 +14,8 @@ from tiny import Tiny, compare, table
 
 from erag_ray.annotators import RequestSpec, every_pair
 from erag_ray.config.reader import JudgeConfig, ReaderConfig
-from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader
-from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
-from erag_ray.labels.document_labels import label
 from erag_ray.models import Isolation, make_model, model_id
 from erag_ray.models.isolation import run_checked
 from erag_ray.prompts.kinds.answer import ANSWER
@@ -149,12 +146,3 @@ def test_a_kind_that_raises_is_named(tiny: Tiny, monkeypatch: pytest.MonkeyPatch
     (problem,) = check_reader(some.config, prepare(tiny.config).datasets)
     told = "kind abstention: build: AttributeError: 'Case' object has no attribute 'nothing'"
     assert problem.startswith(told)
-
-
-def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: None) -> None:
-    config = dataclasses.replace(tiny.config, annotators=["provenance"])
-    inputs = prepare(config)
-    plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
-    assert (plan.plans, plan.counts, plan.requests.height) == ([], [], 0)
-    label(config, inputs, run_stage(config, plan))
-    assert set(table(tiny, LABELS)["annotator"]) == {"provenance"}

@@ -12,13 +12,14 @@ import json
 import pathlib
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from erag_ray.annotators.relevance import IRRELEVANT_WEIGHT
+from erag_ray.extras.verdicts.agreement import kappa, pair_counts
 from erag_ray.measures.agreement import Family, paired_differences
 from erag_ray.measures.lists import compute_all, list_ideal
 from erag_ray.measures.scores import abstained, score_named, score_outputs
@@ -39,19 +40,6 @@ def expected_of(folder: pathlib.Path) -> Any:
 
 def values_of(name: str, outputs: Sequence[str], answers: Sequence[Sequence[str]]) -> list[float]:
     return [float(value or 0.0) for value in score_outputs(outputs, answers, score_named(name))]
-
-
-def kappa(one: Iterable[bool], other: Iterable[bool]) -> float:
-    """Cohen's kappa of two columns of yes and no."""
-    pairs = Counter(zip(one, other, strict=True))
-    total = pairs.total()
-    agree = (pairs[True, True] + pairs[False, False]) / total
-    shares = [
-        (pairs[True, False] + pairs[True, True]) / total,
-        (pairs[False, True] + pairs[True, True]) / total,
-    ]
-    chance = shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1])
-    return (agree - chance) / (1 - chance)
 
 
 # --- short answers and sentences, with people's verdicts ---
@@ -123,8 +111,10 @@ def test_agreement_with_people_on_sentences(data_folder: pathlib.Path) -> None:
             values = values_of(name, texts, golds)
             assert statistics.fmean(values) == CLOSE(expected[column], abs=1e-12), (system, name)
             at_least = "_at_least_.5" if name == "token_f1" else ""
-            agreement = kappa([value >= 0.5 for value in values], verdicts.values())
-            assert agreement == CLOSE(expected[f"kappa_{column}{at_least}"], abs=1e-12), (system, name)
+            pairs = np.array([[value >= 0.5 for value in values], [*verdicts.values()]]).T
+            assert kappa(pair_counts(pairs).sum(axis=0)) == CLOSE(
+                expected[f"kappa_{column}{at_least}"], abs=1e-12
+            ), (system, name)
         orders["people"][system] = statistics.fmean(verdicts.values())
         orders["match"][system] = statistics.fmean(values_of("match", texts, golds))
     ranked = {by: sorted(means, key=lambda name: -means[name]) for by, means in orders.items()}
