@@ -345,6 +345,13 @@ def test_the_text_of_a_value() -> None:
         (Value(""), Format.NUMBER, "", ""),
         (Value(0.25), Format.CHANGE, "+0.250", "+0.250"),
         (Value(1844.0), Format.GENERAL, "1,844", "1,844"),
+        # a number that is rounded to 0 has no sign
+        (Value(-0.0004), Format.NUMBER, "0.000", ".000"),
+        (Value(-0.0006), Format.NUMBER, "-0.001", "-.001"),
+        (Value(-0.0004), Format.CHANGE, "+0.000", "+0.000"),
+        (Value(-0.0004), Format.SHARE, "0.0%", "0.0%"),
+        (Value(-0.004), Format.SHARE_0, "0%", "0%"),
+        (Value(0.0), Format.NUMBER, "0.000", ".000"),
     ):
         column = Column("c", form)
         assert (text_of(value, column), compact_text_of(value, column)) == (wide, narrow)

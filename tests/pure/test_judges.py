@@ -16,13 +16,13 @@ from erag_ray.annotators import Evidence, annotate
 from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.data.datasets.tasks import Dataset
 from erag_ray.inference.planning.pending import Use
-from erag_ray.inference.planning.plan import StagePlan, plan_stage
+from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.planning.uses import check_reader, use_of
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.labels.document_labels import label
 from erag_ray.models import Model, load_model, make_model
-from erag_ray.prompts.kinds.base import Case, Kind
+from erag_ray.prompts.kinds.base import Case
 from erag_ray.prompts.kinds.relevance import RELEVANCE, grade
 from erag_ray.prompts.request import Passage, Request, Response
 from erag_ray.store.schemas import LABELS
@@ -209,7 +209,7 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     some = tiny.with_config(annotators=["erag", "llm_relevance", "llm_relevance_graded"], judge=judge)
     inputs = prepare(some.config, check_reader)
     plan = plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)
-    asked_of_judge = requests_of(plan, RELEVANCE)
+    asked_of_judge = plan.requests.filter(kind=RELEVANCE.name)
     wanted = inputs.runs.filter(pl.col("rank") <= 2).select("query_id", "doc_id").unique()
     queries = asked_of_judge["query_id"].unique()
     asked = wanted.filter(pl.col("query_id").is_in(queries.implode())).height
@@ -227,18 +227,10 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     assert {row["new"] for row in again.counts} == {0}
 
 
-def requests_of(plan: StagePlan, kind: Kind) -> pl.DataFrame:
-    return plan.requests.filter(kind=kind.name)
-
-
 def test_an_annotator_without_its_judge_is_told_before_anything_is_read(tiny: Tiny) -> None:
     some = tiny.with_config(annotators=["llm_relevance"], judge=JudgeConfig())
     with pytest.raises(InputError, match=r"judge\.model"):
         prepare(some.config, check_reader)
-    plan = plan_stage(
-        tiny.config, prepare(tiny.config, check_reader), "annotate", single_document=True, end_to_end=False
-    )
-    assert requests_of(plan, RELEVANCE).is_empty()
 
 
 def test_the_token_of_all_unknown_words_is_no_answer(judge_folder: str) -> None:

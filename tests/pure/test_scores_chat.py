@@ -336,11 +336,6 @@ def test_a_score_in_a_language_is_named_so() -> None:
         assert scores.score_named(f"{name}:ja").binary == scores.SCORES[name].binary
 
 
-def test_a_language_that_there_is_not_is_named() -> None:
-    with pytest.raises(ValueError, match=r"score 'match:kr': unknown language 'kr'; known .*: ar, bg, "):
-        scores.score_named("match:kr")
-
-
 SIGNS = ["*", "×", ".", "—", "№", "ⓐ", "。", "!?", "\u200b"]
 
 

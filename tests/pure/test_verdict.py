@@ -23,8 +23,8 @@ from erag_ray.analyses.comparisons import COMPARISONS, SIGNIFICANT, run_differen
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.costs import cost_text
-from erag_ray.analyses.parts.formats import counted, number, rows_of_text, text_of
-from erag_ray.analyses.parts.model import Column, DatasetVerdict, Format, Value, Verdict
+from erag_ray.analyses.parts.formats import counted, rows_of_text
+from erag_ray.analyses.parts.model import DatasetVerdict, Verdict
 from erag_ray.analyses.parts.shapes import tables_of as tables_of_report
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.decide import decide
@@ -449,22 +449,6 @@ def test_a_contrast_turns_the_sign_of_what_is_better_with_less() -> None:
     # equally good, and opposite
     assert rows["distracting"]["difference"] == pytest.approx(0.0)
     assert rows["usable"]["difference"] == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize(
-    ("value", "form", "text"),
-    [
-        (-0.0004, Format.NUMBER, "0.000"),
-        (-0.0006, Format.NUMBER, "-0.001"),
-        (-0.0004, Format.CHANGE, "+0.000"),
-        (-0.0004, Format.SHARE, "0.0%"),
-        (-0.004, Format.SHARE_0, "0%"),
-        (0.0, Format.NUMBER, "0.000"),
-    ],
-)
-def test_a_number_that_is_rounded_to_0_has_no_sign(value: float, form: Format, text: str) -> None:
-    assert text_of(Value(value), Column("", form)) == text
-    assert number(-0.0004, drop_zero=True) == ".000"
 
 
 def test_a_number_and_its_noun_agree() -> None:
