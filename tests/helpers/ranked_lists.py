@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import types
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -12,13 +13,24 @@ from erag_ray.config.retrieval import RetrieverConfig, SearchConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.run import Indexed, Sources
 from erag_ray.store.folder import Folder
-from erag_ray.store.schemas import CORPUS
+from erag_ray.store.schemas import CORPUS, RUNS, conform
 from erag_ray.store.sharded_tasks import do_tasks
 
 
 def corpus_of(texts: dict[str, tuple[str, str]]) -> pl.DataFrame:
     rows = [(name, None, title, text) for name, (title, text) in texts.items()]
     return pl.DataFrame(rows, schema=CORPUS.columns.names, orient="row").cast({"page_id": pl.String})
+
+
+def runs_of(lists: Mapping[str, Mapping[str, str | Sequence[str]]]) -> pl.DataFrame:
+    """RUNS of run -> query -> documents, a text of which has blanks between them."""
+    rows = [
+        (run, query, rank, doc, None)
+        for run, of_run in lists.items()
+        for query, docs in of_run.items()
+        for rank, doc in enumerate(docs.split() if isinstance(docs, str) else docs, 1)
+    ]
+    return pl.DataFrame(conform(pl.DataFrame(rows, schema=RUNS.columns.names, orient="row"), RUNS))
 
 
 def questions(*texts: str) -> pl.DataFrame:

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from gold import gold_of
 from input_files import diagnosed
+from ranked_lists import runs_of
 
 from erag_ray.data.datasets.queries import COLUMNS, LoadedQueries, load_queries
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.passages.load import CORPUS_COLUMNS, load_passages
-from erag_ray.data.runs.entries import RUN_COLUMNS
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.predictions import resolve_pages
 from erag_ray.inputs.tables import (
@@ -34,10 +34,7 @@ def queries_of(**answers: list[str]) -> pl.DataFrame:
 
 
 def run_of(name: str, **lists: list[str]) -> pl.DataFrame:
-    rows = [
-        (name, query, rank, doc, None) for query, docs in lists.items() for rank, doc in enumerate(docs, 1)
-    ]
-    return pl.DataFrame(rows, schema=RUN_COLUMNS, orient="row")
+    return runs_of({name: lists})
 
 
 def corpus_of(**texts: str) -> pl.DataFrame:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from input_files import diagnosed, predicted, write
+from ranked_lists import runs_of
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.runs.entries import RUN_COLUMNS
 from erag_ray.data.runs.load import load_run
 from erag_ray.data.runs.predictions import resolve_pages
 from erag_ray.data.runs.trec import trec_qrels, trec_run
@@ -290,10 +290,7 @@ def test_bad_prediction(tmp_path: pathlib.Path, record: object, message: str) ->
 
 
 def run_table(lists: dict[str, list[str]], scores: list[float] | None = None) -> pl.DataFrame:
-    rows = [
-        ("mine", query, rank, doc, None) for query, docs in lists.items() for rank, doc in enumerate(docs, 1)
-    ]
-    runs = pl.DataFrame(rows, schema=RUN_COLUMNS, orient="row")
+    runs = runs_of({"mine": lists})
     return runs if scores is None else runs.with_columns(score=pl.Series(scores))
 
 

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ranked_lists import runs_of
 
 from erag_ray.analyses import comparisons as of_runs
 from erag_ray.analyses import means
@@ -21,18 +22,7 @@ from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.annotators import requested_measures
 from erag_ray.labels.end_to_end import list_responses
 from erag_ray.measures.agreement import resample_weights
-from erag_ray.store.schemas import LABELS, RESPONSES, RUNS, conform
-
-
-def runs(lists: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
-    """Run -> query -> documents between spaces."""
-    rows = [
-        (run, query, rank, doc, None)
-        for run, of_run in lists.items()
-        for query, docs in of_run.items()
-        for rank, doc in enumerate(docs.split(), 1)
-    ]
-    return pl.DataFrame(conform(pl.DataFrame(rows, schema=RUNS.columns.names, orient="row"), RUNS))
+from erag_ray.store.schemas import LABELS, RESPONSES, conform
 
 
 def labels(annotator: str, found: Mapping[str, Mapping[str, float | None]]) -> pl.DataFrame:
@@ -71,7 +61,7 @@ def test_a_list_without_a_response_is_a_fault_and_not_a_null() -> None:
 
 TWO = evaluated.queries(("q1", "d", "exact_match"), ("q2", "d", "exact_match"))
 # B has no list for q2
-LISTS = runs({"A": {"q1": "a b e", "q2": "a"}, "B": {"q1": "c d"}})
+LISTS = runs_of({"A": {"q1": "a b e", "q2": "a"}, "B": {"q1": "c d"}})
 BINARY = {"q1": {"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0, "e": 1.0}, "q2": {"a": 0.0}}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+import ranked_lists
 from gold import gold_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,12 +19,7 @@ CORPUS = pl.DataFrame(
 
 
 def runs_of(**lists: str) -> pl.DataFrame:
-    rows = [(run, "q", rank, doc) for run, docs in lists.items() for rank, doc in enumerate(docs.split(), 1)]
-    return pl.DataFrame(
-        rows,
-        schema={"run_id": pl.String, "query_id": pl.String, "rank": pl.Int32, "doc_id": pl.String},
-        orient="row",
-    )
+    return ranked_lists.runs_of({run: {"q": docs} for run, docs in lists.items()})
 
 
 def sets_of(*outputs: str) -> pl.DataFrame:
