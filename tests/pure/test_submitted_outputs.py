@@ -35,6 +35,8 @@ def submitted(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathli
     folder = get_local_dir_from_uri("gcs://_ray_pkg_0123456789abcdef.zip", plugin._resources_dir)
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("PWD", str(folder))
+    monkeypatch.setenv("SHARED", "/shared")
     return folder
 
 
@@ -56,19 +58,13 @@ def test_every_job_refuses_its_default_outputs(
 
 
 @pytest.mark.parametrize("out", ["results", "./results", "../results", "$PWD/results", "sub/../results"])
-def test_an_output_in_the_copy_is_refused_however_it_is_written(
-    out: str, submitted: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PWD", str(submitted))
+def test_an_output_in_the_copy_is_refused_however_it_is_written(out: str, submitted: pathlib.Path) -> None:
     with pytest.raises(InputError, match="out "):
         check_outputs(parse(WorldConfig, "", ["--out", out]))
 
 
 @pytest.mark.parametrize("out", ["/shared/nq", "~/nq", "$SHARED/nq", "s3://bucket/nq", "gs://bucket/nq"])
-def test_outputs_elsewhere_are_taken_and_relative_inputs_stay(
-    out: str, submitted: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHARED", "/shared")
+def test_outputs_elsewhere_are_taken_and_relative_inputs_stay(out: str, submitted: pathlib.Path) -> None:
     inputs = ["--queries", "[nq.jsonl]", "--passages", "[passages.jsonl]", "--runs.bm25", "bm25.trec"]
     model = ["--reader.model", "jobs/demo/reader"]
     check_outputs(parse(JobConfig, "", [*inputs, *model, "--out", out, "--cache_dir", out]))
