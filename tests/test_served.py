@@ -881,19 +881,13 @@ def test_a_dry_run_says_what_the_requests_will_cost(
     reader = dataclasses.replace(tiny_served.config.reader, price_per_million=PRICES, max_new_tokens=10)
     code, said = job("compare", tiny_served.with_config(reader=reader, dry_run=True))
     assert code == 0, said
-    (line,) = [line for line in said.splitlines() if "likely cached" in line]
-    words = line.replace(",", "").replace("(", "").split()
-    count, num_in, num_cached, num_out, price = (
-        float(words[words.index(after) + step])
-        for after, step in (("about", 1), ("requests", 1), ("in", 1), ("most", 1), ("price", 1))
-    )
+    (line,) = [line for line in said.splitlines() if "price at most" in line]
+    count, num_in, num_out, price = map(float, re.findall(r" ([\d.]+)\b", line.replace(",", "")))
     assert server.asked == []
     assert num_out == 10 * count
     assert 20 * count < num_in < 100 * count
-    assert 0.3 * num_in < num_cached < num_in
-    assert price == pytest.approx(
-        ((num_in - num_cached) * 1000 + num_cached * 100 + num_out * 2000) / 1e6, rel=1e-3
-    )
+    # whatever the server may have cached
+    assert price == pytest.approx((num_in * 1000 + num_out * 2000) / 1e6, rel=1e-3)
 
 
 def forms(key: str) -> dict[str, str]:
@@ -979,7 +973,7 @@ def test_a_job_that_is_killed_asks_only_the_rest(tmp_path: pathlib.Path, server:
     first = len(server.asked)
     assert NUM_REQUESTS // 5 <= known <= first < NUM_REQUESTS
     server.behave = lambda asked: None
-    finish(config, tmp_path)
+    finish(dataclasses.replace(config, num_readers=0), tmp_path)
     # nothing that was written; what was under way, or not yet written, once more
     assert len(server.asked) - first == NUM_REQUESTS - known
     assert len(server.times) == NUM_REQUESTS

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +36,7 @@ from erag_ray.models import (
 from erag_ray.prompts.kinds.answer import ANSWER, repeated_answer
 from erag_ray.prompts.kinds.base import Kind
 from erag_ray.prompts.prompt import VERDICTS
-from erag_ray.prompts.request import Form
+from erag_ray.prompts.request import Form, Request
 from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import REQUESTS
@@ -325,15 +324,15 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
             )
         if model_plan.new.height:
             with stage_progress("counting prompt tokens", show=show):
-                estimate = _estimate(model_plan)
-            yield f"{model_plan.id}: {estimate}"
-            if reader.price_per_million:
-                yield f"{model_plan.id}: {_price(model_plan)}"
+                prompts = sampled_prompts(model_plan)
+            yield f"{model_plan.id}: {_estimate(model_plan, prompts)}"
+            if reader.price_per_million and prompts:
+                yield f"{model_plan.id}: {_price(model_plan, prompts)}"
 
 
-def _estimate(plan: ModelPlan) -> str:
+def _estimate(plan: ModelPlan, prompts: Sequence[Rendered]) -> str:
     """Estimate tokens and truncation from evenly spaced pending requests."""
-    prompts, num_sampled = sampled_prompts(plan), min(NUM_SAMPLED, plan.new.height)
+    num_sampled = min(NUM_SAMPLED, plan.new.height)
     to_run, num_unrendered = f"{plan.new.height:,} requests to run", num_sampled - len(prompts)
     if not prompts:
         return f"{to_run}; of {num_sampled} sampled requests none can be rendered"
@@ -352,8 +351,11 @@ def _estimate(plan: ModelPlan) -> str:
 
 def sampled_prompts(plan: ModelPlan) -> Sequence[Rendered]:
     """Return the prompts of evenly spaced pending requests, without those that cannot be rendered."""
-    sampled = pending.PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
-    return render_isolated(plan.model, sampled[:])
+    return render_isolated(plan.model, _sampled_requests(plan))
+
+
+def _sampled_requests(plan: ModelPlan) -> list[Request]:
+    return pending.PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)[:]
 
 
 def prompt_tokens(prompts: Sequence[Rendered]) -> float | None:
@@ -362,41 +364,16 @@ def prompt_tokens(prompts: Sequence[Rendered]) -> float | None:
     return sum(counts) / len(counts) if counts else None
 
 
-def _price(plan: ModelPlan) -> str:
-    """Estimate the price from sampled pairs of consecutive pending requests, whose prompts may share a start."""
-    count = plan.new.height
-    indices = np.arange(min(NUM_SAMPLED, count)) * count // min(NUM_SAMPLED, count)
-    samples = [
-        pending.PendingRequests(
-            plan.make_requests(plan.new[np.minimum(indices + step, count - 1)]), plan.forms
-        )[:]
-        for step in (0, 1)
-    ]
-    firsts, seconds = (plan.model.render(requests) for requests in samples)
-    scale = count / len(indices)
-    num_in = scale * sum(prompt.num_tokens or 0 for prompt in firsts)
-    num_cached = scale * sum(map(num_shared, firsts, seconds)) if count > 1 else 0.0
-    num_out = scale * sum(request.form.max_new_tokens for request in samples[0])
-    price = plan.model.config.price_of(round(num_in), round(num_cached), round(num_out))
+def _price(plan: ModelPlan, prompts: Sequence[Rendered]) -> str:
+    """Estimate the most that the pending requests can cost: whole outputs, and no prompt from a server's cache."""
+    count, requests = plan.new.height, _sampled_requests(plan)
+    num_in = count * (prompt_tokens(prompts) or 0)
+    num_out = count * sum(request.form.max_new_tokens for request in requests) / len(requests)
+    price = plan.model.config.price_of(round(num_in), 0, round(num_out))
     return (
-        f"about {count:,} requests, {num_in:,.0f} tokens in ({num_cached:,.0f} of them likely cached: the start that "
-        f"prompts of one question share), at most {num_out:,.0f} out, price {price:.4f}"
+        f"about {count:,} requests, {num_in:,.0f} tokens in, at most {num_out:,.0f} out, price at most {price:.4f} "
+        "(prompts that the server has cached cost less)"
     )
-
-
-def num_shared(first: Rendered, second: Rendered) -> float:
-    """Estimate how many tokens of the second prompt stand in the common prefix of both, which a server can cache.
-
-    The number of tokens of the second prompt times the share of its characters in the common prefix, so not an integer;
-    0 if the model does not count tokens.
-    """
-    texts = [
-        "".join([prompt.text, *(message["content"] for message in prompt.messages)])
-        for prompt in (first, second)
-    ]
-    common_characters = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
-    length = sum(1 for _ in common_characters)
-    return (second.num_tokens or 0) * length / max(len(texts[1]), 1)
 
 
 def spread(new: pl.DataFrame, count: int) -> pl.DataFrame:
