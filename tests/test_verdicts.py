@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 from tiny import RIGHT, Tiny, compare, make_tables, table
 from towns import towns
 
@@ -45,12 +46,14 @@ def test_intervals_draw_questions() -> None:
     items, questions = generator.random((60, 2)) < 0.5, np.sort(generator.integers(20, size=60))
     questions = np.unique(questions, return_inverse=True)[1]
     weights = resample_weights(int(questions.max()) + 1, 300, 3)
+    count = weights.shape[1]
     value, low, high = agreement.with_interval(
-        agreement.kappa, agreement.pair_counts(items), questions, weights, 0.9
+        agreement.kappa, agreement.pair_counts(items), questions, weights, 0.9, count
     )
     drawn = [naive_kappa(items.repeat(draw[questions], axis=0)) for draw in weights]
+    tail = stats.norm.cdf(stats.t.ppf(0.05, count - 1) * np.sqrt(count / (count - 1)))
     assert value == CLOSE(naive_kappa(items))
-    assert (low, high) == CLOSE(tuple(np.quantile(drawn, [0.05, 0.95])))
+    assert (low, high) == CLOSE(tuple(np.quantile(drawn, [tail, 1 - tail])))
 
 
 def test_there_is_no_interval_where_too_many_resamples_have_no_value() -> None:
@@ -58,13 +61,13 @@ def test_there_is_no_interval_where_too_many_resamples_have_no_value() -> None:
     items, questions = np.array([[True, True]] * 5 + [[False, False]]), np.arange(6)
     weights = resample_weights(6, 300, 3)
     assert agreement.with_interval(
-        agreement.kappa, agreement.pair_counts(items), questions, weights, 0.9
+        agreement.kappa, agreement.pair_counts(items), questions, weights, 0.9, 6
     ) == (1.0, None, None)
     # nor where all questions are one cluster
     of_one = resample_weights(6, 300, 3, np.zeros(6, np.int64))
     halves = np.array([[True, True]] * 3 + [[False, False]] * 2 + [[True, False]])
     value, *ends = agreement.with_interval(
-        agreement.kappa, agreement.pair_counts(halves), questions, of_one, 0.9
+        agreement.kappa, agreement.pair_counts(halves), questions, of_one, 0.9, 6
     )
     assert (value is not None, ends) == (True, [None, None])
 

@@ -36,6 +36,11 @@ class Draws:
     """None: each query by itself."""
     _last: dict[bytes, Draws] = field(default_factory=dict)
 
+    @property
+    def num_units(self) -> int:
+        """The number of queries or clusters that a resample draws."""
+        return self.weights.shape[1] if self.clusters is None else len(np.unique(self.clusters))
+
     def among(self, is_selected: npt.NDArray[np.bool_]) -> Draws:
         """The same for the selected queries; columns with the same ones follow each other."""
         if is_selected.all():

@@ -65,8 +65,8 @@ def _contrasts_of(dataset: DatasetColumns, settings: Settings) -> Iterator[Row]:
             # each is resampled once, whichever others it is compared with
             for key, column in ((key_a, a), (key_b, b)):
                 if key not in resampled:
-                    weights = dataset.draws.among(is_judged).weights
-                    resampled[key] = resampled_agreement(column[is_judged], y[is_judged], statistic, weights)
+                    both, draws = (column[is_judged], y[is_judged]), dataset.draws.among(is_judged)
+                    resampled[key] = resampled_agreement(*both, statistic, draws.weights, draws.num_units)
             signs = [
                 agreement_sign(str(one["annotator"]), str(one["measure"]), str(target["score"]))
                 for one in (name, other)

@@ -74,9 +74,9 @@ def _over_queries(dataset: DatasetColumns, settings: Settings) -> Iterator[Row]:
     p_values = _p_values(pairs, dataset.draws, settings)
     for index, ((name, x), (target, y)) in enumerate(pairs):
         is_judged = ~np.isnan(x + y)
-        both, weights = (x[is_judged], y[is_judged]), dataset.draws.among(is_judged).weights
+        both, draws = (x[is_judged], y[is_judged]), dataset.draws.among(is_judged)
         for statistic in settings.statistics:
-            agreement = agree(*both, statistic, weights, settings.confidence)
+            agreement = agree(*both, statistic, draws.weights, settings.confidence, num_units=draws.num_units)
             if agreement.value is not None and agreement.num_queries >= MIN_FOR_P_VALUE:
                 agreement = replace(agreement, p_value=p_values[index, statistic])
             yield {

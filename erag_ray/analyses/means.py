@@ -42,7 +42,8 @@ def means(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
         np.stack([column for _, column in part], axis=1) for part in (dataset.columns, dataset.estimated)
     )
     draws = dataset.draws
-    intervals = score_intervals(judged, known, draws.weights, settings.confidence, draws.clusters)
+    signed = [(name["annotator"], name["measure"]) == ("gain", "P") for name, _ in dataset.columns]
+    intervals = score_intervals(judged, known, draws.weights, settings.confidence, draws.clusters, signed)
     counts = zip(*((~np.isnan(table)).sum(axis=0).tolist() for table in (judged, known)), strict=True)
     rows = [
         (dataset.dataset, *name.values(), *interval, num, len(column) - num, of_all - num)

@@ -83,22 +83,24 @@ def mean(values: Sequence[float] | Array) -> float:
     return math.fsum(values) / len(values)
 
 
-def ends(resampled: Array, confidence: float) -> tuple[float | None, float | None]:
-    """The percentile interval; None with more than 5 % undefined resamples, or without width."""
+def ends(resampled: Array, confidence: float, number: int) -> tuple[float | None, float | None]:
+    """The percentile interval of ``number`` questions or clusters, as much wider as Student's (Hesterberg 2015).
+
+    None with more than 5 % undefined resamples, or without width.
+    """
     defined = np.sort(resampled[~np.isnan(resampled)])
-    if not len(defined) or len(resampled) - len(defined) > 0.05 * len(resampled):
+    if number < 2 or not len(defined) or len(resampled) - len(defined) > 0.05 * len(resampled):
         return None, None
-    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    tail = stats.norm.sf(stats.t.ppf((1 + confidence) / 2, number - 1) * math.sqrt(number / (number - 1)))
+    low, high = np.quantile(defined, [tail, 1 - tail])
     return (float(low), float(high)) if high - low > 1e-10 else (None, None)
 
 
-def mean_interval(row: Values, weights: Array, confidence: float) -> tuple[float | None, ...]:
+def mean_interval(values: Array, weights: Array, confidence: float, number: int) -> tuple[float | None, ...]:
     """Mean and interval of the values; no interval with one."""
-    places = known(row)
-    values, drawn = at(row, places), weights[:, places]
     if len(values) < 2:
         return (float(values[0]) if len(values) else None, None, None)
-    return mean(values), *ends(divided(drawn @ values, drawn.sum(axis=1)), confidence)
+    return mean(values), *ends(divided(weights @ values, weights.sum(axis=1)), confidence, number)
 
 
 def divided(above: Array, below: Array) -> Array:

@@ -122,12 +122,13 @@ def _groups(readings: Readings, documents: list[Credit]) -> Iterator[tuple[Row, 
 def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
     judged = [one for one in group if one.label is not None and one.value is not None]
     x, y = (np.array([getattr(one, key) for one in judged], dtype=float) for key in ("label", "value"))
-    weights = part.weights[:, [part.ids.index(one.query_id) for one in judged]]
+    places = [part.ids.index(one.query_id) for one in judged]
+    weights, number = part.weights[:, places], part.number(list({*places}))
     for statistic in part.statistics:
         of_lists = dict[str, float]()
         for name in {one.query_id for one in judged}:
-            places = [place for place, one in enumerate(judged) if one.query_id == name]
-            if (value := chance.of_all(statistic, x[places], y[places])) is not None:
+            of_list = [place for place, one in enumerate(judged) if one.query_id == name]
+            if (value := chance.of_all(statistic, x[of_list], y[of_list])) is not None:
                 of_lists[name] = value
         halves = {one: (value + 1) / 2 for one, value in of_lists.items()}
         clusters = part.clusters_at([part.ids.index(one) for one in halves])
@@ -138,7 +139,8 @@ def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
         yield (statistic, "lists", *row, len(of_lists), num, len(group) - len(judged), not of_lists)
         of_all, ends = chance.of_all(statistic, x, y), (None, None)
         if of_all is not None:
-            ends = chance.ends(chance.statistic_of(statistic, x, y, weights), part.confidence)  # type: ignore[assignment]
+            resampled = chance.statistic_of(statistic, x, y, weights)
+            ends = chance.ends(resampled, part.confidence, number)  # type: ignore[assignment]
         counts = len({one.query_id for one in judged}), len(judged), len(group) - len(judged)
         yield (statistic, "documents", of_all, *ends, *counts, ends[0] is None)
 

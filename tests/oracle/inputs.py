@@ -103,8 +103,11 @@ class World:
     def gold(self, query_id: str) -> list[str]:
         """Passages of the gold pages, in the order of the corpus, those that contain an answer first."""
         question = self.questions[query_id]
-        answers = [normal(one) for one in question.answers if any(map(str.isalnum, normal(one)))]
-        passages = [name for name, one in self.corpus.items() if one["page_id"] in question.pages]
+        answers, pages = (
+            [normal(one) for one in question.answers if any(map(str.isalnum, normal(one)))],
+            {*question.pages},
+        )
+        passages = [name for name, one in self.corpus.items() if one["page_id"] in pages]
         has_none = {
             name: not any(one in normal(self.corpus[name]["text"]) for one in answers) for name in passages
         }

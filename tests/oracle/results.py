@@ -14,6 +14,7 @@ from oracle.chance import Draws, Flips, Values, at, known
 from oracle.inputs import World
 from oracle.lists import ANY, END_TO_END, LIST, Columns, Name
 from oracle.readings import REFERENCES, Row
+from scipy import stats
 
 MIN_IN_SLICE = 10
 Rows = dict[Name, list[float | None]]
@@ -59,6 +60,10 @@ class Part:
     def clusters_at(self, places: list[int]) -> chance.Clusters:
         return None if self.clusters is None else [self.clusters[one] for one in places]
 
+    def number(self, places: list[int]) -> int:
+        """How many questions or clusters these places are."""
+        return len({*(self.clusters_at(places) or places)})
+
     def share(self, values: Sequence[float], places: list[int]) -> tuple[float | None, ...]:
         """The mean of these values from 0 to 1, such as events, at these places, and its interval."""
         return chance.wilson(values, self.confidence, self.clusters_at(places))
@@ -88,10 +93,14 @@ def means(part: Part) -> Iterator[Row]:
 
 def _score_interval(part: Part, row: Values, values: Values) -> Any:
     judged, estimates = known(row), {values[one] for one in known(values)}
-    is_share = all(0 <= row[one] <= 1 for one in judged) and (known(values) == judged or len(estimates) == 1)
+    is_share = all(-1 <= row[one] <= 1 for one in judged) and (known(values) == judged or len(estimates) == 1)
     if len(judged) > 1 and is_share:
+        if min(row[one] for one in judged) < 0:
+            return [2 * one - 1 for one in part.share([(row[one] + 1) / 2 for one in judged], judged)]
         return part.share([row[one] for one in judged], judged)
-    return chance.mean_interval(values, part.weights, part.confidence)
+    places = known(values)
+    drawn = part.weights[:, places], part.confidence, part.number(places)
+    return chance.mean_interval(at(values, places), *drawn)
 
 
 def _by_run(columns: Rows) -> dict[Name, dict[str, list[float | None]]]:
@@ -111,9 +120,12 @@ def correlations(part: Part) -> Iterator[Row]:
     for (name, x), (target, y) in itertools.product(part.measured.items(), part.ends.items()):
         if _fits(name, target):
             places = known(x, y)
-            weights, counts = part.weights[:, places], (len(places), 1, len(x) - len(places))
+            drawn, counts = (
+                (part.weights[:, places], part.number(places)),
+                (len(places), 1, len(x) - len(places)),
+            )
             orders = part.draws.orders_among(places) if len(places) >= 3 else None
-            yield from _agreements(part, name, target, at(x, places), at(y, places), weights, orders, counts)
+            yield from _agreements(part, name, target, at(x, places), at(y, places), drawn, orders, counts)
     for (name, runs), (target, used) in itertools.product(
         _by_run(part.measured).items(), _by_run(part.ends).items()
     ):
@@ -133,7 +145,7 @@ def _agreements(
     target: Name,
     a: chance.Array,
     b: chance.Array,
-    weights: chance.Array | None,
+    drawn: tuple[chance.Array, int] | None,
     orders: chance.Array | None,
     counts: tuple[int, int, int],
 ) -> Iterator[Row]:
@@ -144,11 +156,12 @@ def _agreements(
     for statistic in part.statistics:
         value, ceiling = (chance.of_all(statistic, *of) for of in ((a, b), (np.sort(a), np.sort(b))))
         low = high = p_value = None
-        if value is not None and weights is not None:
-            low, high = chance.ends(chance.statistic_of(statistic, a, b, weights), part.confidence)
+        if value is not None and drawn is not None:
+            resampled = chance.statistic_of(statistic, a, b, drawn[0])
+            low, high = chance.ends(resampled, part.confidence, drawn[1])
         if value is not None and orders is not None:
             p_value = chance.permutation_p(statistic, a, b, orders)
-        over, has_reason = ("queries", low is None) if weights is not None else ("runs", p_value is None)
+        over, has_reason = ("queries", low is None) if drawn is not None else ("runs", p_value is None)
         yield (over, statistic, *first, value, low, high, ceiling, p_value, *counts, varied, has_reason)
 
 
@@ -175,8 +188,8 @@ def contrasts(part: Part) -> Iterator[Row]:
                     sides[name, *places] = chance.of_all(statistic, *columns), resampled
             (first, of_a), (second, of_b) = sides[a, *places], sides[b, *places]
             if first is not None and second is not None:
-                low, high = chance.ends(of_a - of_b, part.confidence)
-                p_value = None if low is None else _p_of_zero(of_a - of_b)
+                low, high = chance.ends(of_a - of_b, part.confidence, part.number(places))
+                p_value = None if low is None else _p_of_zero(of_a - of_b, part.number(places))
                 figures = first - second, low, high, p_value  # type: ignore[assignment]
             names = (part.dataset, target.reader, target.score, a.annotator, b.annotator, a.run_id, a.depth)
             measure = " / ".join(dict.fromkeys((a.measure, b.measure)))
@@ -184,8 +197,8 @@ def contrasts(part: Part) -> Iterator[Row]:
             yield (*names, measure, a.cutoff, ideal, statistic, *figures, len(places), len(y) - len(places))
 
 
-def _p_of_zero(resampled: chance.Array) -> float:
-    """The least alpha whose percentile interval excludes 0, found by halving."""
+def _p_of_zero(resampled: chance.Array, number: int) -> float:
+    """The least alpha whose interval excludes 0; of the percentile interval it is found by halving."""
     ordered, found = np.sort(resampled[~np.isnan(resampled)]), []
     for values in (ordered, -ordered[::-1]):
         low, high = 0.0, float(values[0] <= 0)
@@ -195,7 +208,9 @@ def _p_of_zero(resampled: chance.Array) -> float:
             middle = (low + high) / 2
             low, high = (middle, high) if np.quantile(values, middle) <= 0 else (low, middle)
         found.append(low)
-    return min(1.0, max(2 * min(found), 2 / (len(ordered) + 1)))
+    plain = min(1.0, max(2 * min(found), 2 / (len(ordered) + 1)))
+    narrower = stats.norm.ppf(plain / 2) * math.sqrt((number - 1) / number)
+    return 2 * float(stats.t.cdf(narrower, number - 1))
 
 
 def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:

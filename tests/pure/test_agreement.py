@@ -162,7 +162,7 @@ NAN = float("nan")
         ([0, 0, NAN, NAN], [0, 0, 0, 0], True),
         ([0, 1, NAN, NAN], [0.1, 0.9, 0.3, 0.7], False),
         ([1 / 3, 0.5, 1 / 3, NAN], [1 / 3, 0.5, 1 / 3, NAN], True),
-        ([-0.1, 0.5, 1 / 3, NAN], [-0.1, 0.5, 1 / 3, NAN], False),
+        ([-1.1, 0.5, 1 / 3, NAN], [-1.1, 0.5, 1 / 3, NAN], False),
         # one verdict by two of three people: no interval
         ([2 / 3, NAN, NAN, NAN], [2 / 3, 2 / 3, 2 / 3, 2 / 3], False),
     ],
@@ -171,8 +171,8 @@ def test_scores_from_0_to_1_have_wilsons_interval(
     judged: list[float], estimates: list[float], is_wilson: bool
 ) -> None:
     columns, weights = np.array([[judged], [estimates]], float).swapaxes(1, 2), agreement.resample_weights(4)
-    (bootstrap,) = agreement.mean_intervals(columns[1], weights)
     for clusters in (None, np.array([0, 0, 1, 1])):
+        (bootstrap,) = agreement.mean_intervals(columns[1], weights, 0.95, clusters)
         expected = agreement.share_of(columns[0, :, 0], 0.95, clusters) if is_wilson else bootstrap
         assert agreement.score_intervals(*columns, weights, 0.95, clusters) == [expected]
 
@@ -186,6 +186,17 @@ def test_intervals_of_graded_scores_hold_what_they_promise(usual: float, rare: f
         intervals = agreement.share_of(scores, 0.95), *agreement.mean_intervals(scores[:, None], weights)
         held += [(low or 0) <= 0.95 * usual + 0.05 * rare <= (high or 0) for _, low, high in intervals]
     assert held[1] < 850 < 930 < held[0]
+
+
+@pytest.mark.parametrize(
+    ("scores", "is_signed"), [([-1, 0, 0, 1], False), ([-0.5, 0, 0], False), ([0, 0, 1, 1], True)]
+)
+def test_scores_down_to_minus_1_have_the_interval_of_their_place_between(
+    scores: list[float], is_signed: bool
+) -> None:
+    column, weights = np.array([scores], float).T, agreement.resample_weights(len(scores))
+    (interval,) = agreement.score_intervals(column, column, weights, 0.95, signed=[is_signed])
+    assert interval == pytest.approx(2 * np.array(agreement.share_of((column[:, 0] + 1) / 2, 0.95)) - 1)
 
 
 @pytest.mark.parametrize("scores", [[1.0, 0.0, 0.0], [0.3, 0.1, 0.2], [0.3, 0.3, 0.3], [0.0, 0.0, 0.0]])
@@ -216,6 +227,21 @@ def test_an_agreement_differs_from_itself_by_nothing_and_from_a_constant_not_at_
     assert agreement.difference_of(itself, constant) == (None,) * 4
     with pytest.raises(ValueError, match="two columns of 9 and 10 values"):
         agreement.resampled_agreement(y[1:], y, statistic, weights)
+
+
+def test_of_few_queries_two_labels_that_agree_equally_are_seldom_told_apart() -> None:
+    generator, weights, p_values = np.random.default_rng(0), agreement.resample_weights(20, 400), []
+    for _ in range(1000):
+        about = generator.normal(size=(4, 20))
+        y = about[0] + about[1] > 0
+        labels = (np.round(np.clip(about[0] + noise, -1.5, 1.5)) for noise in about[2:])
+        sides = [agreement.resampled_agreement(x, y, "kendall_tau_b", weights) for x in labels]
+        _, low, high, p_value = agreement.difference_of(*sides)
+        if p_value is not None:
+            assert (p_value < 0.05) == (low > 0 or high < 0)  # type: ignore[operator]
+            p_values.append(p_value)
+    assert len(p_values) == 998
+    assert 0.03 < np.mean(np.array(p_values) < 0.05) < 0.065, "0.079 by plain percentiles"
 
 
 @both_statistics

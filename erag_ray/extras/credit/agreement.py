@@ -151,9 +151,10 @@ def _agreements(group: pl.DataFrame, draws: Draws, settings: Settings) -> Iterat
     """Yield statistic, over, agreement, low, high, counts and reason."""
     judged = group.drop_nulls(["label", "value"])
     num_dropped = group.height - judged.height
-    of_documents = draws.weights[:, judged["position"].to_numpy()]
     labels, values = judged["label"].to_numpy(), judged["value"].to_numpy()
-    names = ("label", "credit")
+    names, weights = ("label", "credit"), draws.weights[:, judged["position"].to_numpy()]
+    num_units = draws.among(np.isin(np.arange(draws.weights.shape[1]), judged["position"])).num_units
+    of_documents = (weights, settings.confidence, None, names, "documents", num_units)
     for statistic in settings.statistics:
         in_lists = judged.drop_nulls(statistic)
         lists = in_lists.unique("position", maintain_order=True)
@@ -164,7 +165,7 @@ def _agreements(group: pl.DataFrame, draws: Draws, settings: Settings) -> Iterat
         mean, low, high = (None if end is None else 2 * end - 1 for end in interval)
         reason = None if lists.height else "labels or credits are constant in every list"
         yield (statistic, LISTS, mean, low, high, lists.height, in_lists.height, num_dropped, reason)
-        pooled = agree(labels, values, statistic, of_documents, settings.confidence, None, names, "documents")
+        pooled = agree(labels, values, statistic, *of_documents)
         counts = (judged["position"].n_unique(), judged.height, num_dropped)
         yield (statistic, DOCUMENTS, pooled.value, pooled.low, pooled.high, *counts, pooled.reason)
 

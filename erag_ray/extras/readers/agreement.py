@@ -105,7 +105,8 @@ def interactions(sides: Sides, settings: Settings) -> Sequence[Row]:
 def orders(sides: Sides, settings: Settings) -> Iterator[Row]:
     """Yield READER_AGREEMENTS of the order of the runs, over the questions that all readers answered with all runs."""
     is_judged = np.isfinite(np.concatenate([*sides.scores.values()], axis=1)).all(axis=1)
-    weights = sides.columns.draws.among(is_judged).weights.astype(np.float64)
+    draws = sides.columns.draws.among(is_judged)
+    weights = draws.weights.astype(np.float64)
     means, drawn = {}, {}
     for reader, table in sides.scores.items():
         judged = table[is_judged]
@@ -115,7 +116,8 @@ def orders(sides: Sides, settings: Settings) -> Iterator[Row]:
         value = float(_tau(means[reader_a], means[reader_b]))
         resampled = _tau(drawn[reader_a], drawn[reader_b])
         # of two runs it is 1 or -1, whatever the questions
-        interval = percentiles(resampled, settings.confidence) if len(sides.runs) > 2 else (None, None)
+        enough = len(sides.runs) > 2
+        interval = percentiles(resampled, settings.confidence, draws.num_units) if enough else (None, None)
         yield _row(sides, (ORDER, reader_a, reader_b), value, interval, int(is_judged.sum()))
 
 
@@ -136,11 +138,11 @@ def label_agreements(sides: Sides, settings: Settings) -> Iterator[Row]:
     sign = agreement_sign("erag", "P", str(sides.names["score"]))
     for reader, scores in sides.scores.items():
         is_judged = np.isfinite(sum(sides.labels.values(), scores))
-        draws = [sides.columns.draws.among(judged).weights for judged in is_judged.T]
+        draws = [sides.columns.draws.among(judged) for judged in is_judged.T]
         agreements = {
             labels_of: [
-                resampled_agreement(x[judged], y[judged], "kendall_tau_b", weights)
-                for x, y, judged, weights in zip(labels.T, scores.T, is_judged.T, draws, strict=True)
+                resampled_agreement(x[judged], y[judged], "kendall_tau_b", one.weights, one.num_units)
+                for x, y, judged, one in zip(labels.T, scores.T, is_judged.T, draws, strict=True)
             ]
             for labels_of, labels in sides.labels.items()
         }
@@ -150,7 +152,8 @@ def label_agreements(sides: Sides, settings: Settings) -> Iterator[Row]:
         for labels_of, of_runs in varying.items() if any(is_common) else ():
             known = [one for one, is_in_all in zip(of_runs, is_common, strict=True) if one and is_in_all]
             value = sign * float(np.mean([one.value for one in known]))
-            interval = percentiles(sign * np.mean([one.values for one in known], axis=0), settings.confidence)
+            resampled = sign * np.mean([one.values for one in known], axis=0)
+            interval = percentiles(resampled, settings.confidence, max(one.num_units for one in known))
             yield _row(sides, (OF_LABELS, labels_of, reader), value, interval, int(num_queries))
 
 

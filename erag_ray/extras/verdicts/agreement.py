@@ -113,11 +113,12 @@ def with_interval(
     questions: npt.NDArray[np.int64],
     weights: Weights,
     confidence: float,
+    count: int,
 ) -> Interval:
     """Return a statistic of the sum of items, with its `percentiles` interval.
 
     A resample draws whole questions: ``items`` are [num_items, n], ``questions`` [num_items] the number of each item's
-    question, ``weights`` [num_resamples, num_questions].
+    question, ``weights`` [num_resamples, num_questions]; ``count``: of questions or clusters that it draws.
     """
     by_question = np.zeros((weights.shape[1], items.shape[1]))
     np.add.at(by_question, questions, items)
@@ -125,7 +126,7 @@ def with_interval(
     if np.isnan(value):
         return None, None, None
     drawn = np.round(statistic(weights.astype(np.float64) @ by_question), TIE_DIGITS)
-    return value, *percentiles(drawn, confidence)
+    return value, *percentiles(drawn, confidence, count)
 
 
 def judged_items(evaluation: Evaluation) -> pl.DataFrame:
@@ -251,8 +252,9 @@ def _row(evaluation: Evaluation, row: dict[str, Any], items: pl.DataFrame, value
     settings, questions = evaluation.settings, items["query_id"].unique().sort()
     numbers = items["query_id"].rank("dense").to_numpy().astype(np.int64) - 1
     statistic = kappa if row["statistic"] == "kappa" else alpha
-    weights, _ = _draws(settings, questions)
-    value, low, high = with_interval(statistic, values, numbers, weights, settings.confidence)
+    weights, clusters = _draws(settings, questions)
+    count = len(questions) if clusters is None else len(np.unique(clusters))
+    value, low, high = with_interval(statistic, values, numbers, weights, settings.confidence, count)
     why = ALL_AGREE if value == 1 else NO_INTERVAL
     reason = why if low is None and len(questions) > 1 else None
     reason = reason if value is not None else CONSTANT if items.height else "no output has both"

@@ -7,6 +7,7 @@ exactly, see `statistics`.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -111,6 +112,7 @@ def agree(
     orders: Orders | None = None,
     names: tuple[str, str] = ("label measure", "utility"),
     counted: str = "queries",
+    num_units: int | None = None,
 ) -> Agreement:
     """Compute the agreement of two columns over the same queries.
 
@@ -119,10 +121,11 @@ def agree(
         y: [num_queries].
         statistic: a key of `STATISTICS`.
         weights: [num_resamples, num_queries] from `resample_weights`; None: no interval.
-        confidence: coverage of the percentile bootstrap interval.
+        confidence: coverage of the bootstrap's interval, see `percentiles`.
         orders: [num_permutations, num_queries] from `permutations`; None: no p-value.
         names: names of the two columns in `Agreement.reason`.
         counted: name of their entries in `Agreement.reason`.
+        num_units: number of queries or clusters that a resample draws; None: of queries.
 
     Returns:
         The agreement. With a constant column or fewer than 2 queries its value is None, with the reason. The interval
@@ -140,7 +143,7 @@ def agree(
     value, low, high, p_value = _of_all(chosen, cells), None, None, None
     if weights is not None:
         resampled = chosen.function(cells, checked_weights(weights, len(first)))
-        low, high = percentiles(resampled, confidence)
+        low, high = percentiles(resampled, confidence, num_units or len(first))
         if not len(resampled):
             reason = "no interval: no resamples"
         elif (undefined := np.isnan(resampled).mean()) > MAX_UNDEFINED_SHARE:
@@ -208,10 +211,12 @@ class Resampled:
 
     value: float
     values: Floats
+    num_units: int
+    """Number of queries or clusters that a resample draws."""
 
 
 def resampled_agreement(
-    x: npt.ArrayLike, y: npt.ArrayLike, statistic: str, weights: Weights
+    x: npt.ArrayLike, y: npt.ArrayLike, statistic: str, weights: Weights, num_units: int | None = None
 ) -> Resampled | None:
     """Return a statistic and its resamples, for `difference_of`; None if a column is constant. Raises as `agree`."""
     chosen = _find(statistic)
@@ -220,7 +225,8 @@ def resampled_agreement(
     if _why_undefined(first, second, ("", ""), "queries"):
         return None
     cells = _cells(first, second)
-    return Resampled(value=_of_all(chosen, cells), values=chosen.function(cells, checked))
+    value, values = _of_all(chosen, cells), chosen.function(cells, checked)
+    return Resampled(value=value, values=values, num_units=num_units or len(first))
 
 
 def difference_of(
@@ -229,9 +235,9 @@ def difference_of(
     """Return (difference, low, high, p) of two statistics: how much better a agrees than b.
 
     Paired: the two have the same weights, so each resample draws the same queries for both. The interval excludes 0
-    exactly if p, the two-sided bootstrap p-value, is below 1 - ``confidence`` (p is at least 2 / (B + 1) with B
-    resamples). There is no difference if a column is constant; resamples with a constant column are left out, and above
-    5 % of them, or if all are equal, there is neither interval nor p.
+    exactly if p, the two-sided bootstrap p-value, is below 1 - ``confidence`` (with B resamples of many queries at
+    least 2 / (B + 1)). There is no difference if a column is constant; resamples with a constant column are left out,
+    and above 5 % of them, or if all are equal, there is neither interval nor p.
 
     Args:
         a: a statistic, from `resampled_agreement`.
@@ -239,16 +245,19 @@ def difference_of(
         signs: of both; -1 where a negative agreement is a good one.
         confidence: coverage of the interval.
     """
+    from scipy.special import ndtri, stdtr
+
     if a is None or b is None:
         return None, None, None, None
     resampled = signs[0] * a.values - signs[1] * b.values
-    low, high = percentiles(resampled, confidence)
+    low, high = percentiles(resampled, confidence, a.num_units)
     p_value = None
     if low is not None:
-        # the least alpha whose percentile interval excludes 0
+        # the least alpha whose interval excludes 0
         ordered = np.sort(resampled[~np.isnan(resampled)])
         share = min(_share_up_to_zero(ordered), _share_up_to_zero(-ordered[::-1]))
-        p_value = min(1.0, max(2 * share, 2 / (len(ordered) + 1)))
+        below = ndtri(min(0.5, max(share, 1 / (len(ordered) + 1)))) * math.sqrt(1 - 1 / a.num_units)
+        p_value = 2 * float(stdtr(a.num_units - 1, below))
     return signs[0] * a.value - signs[1] * b.value, low, high, p_value
 
 

@@ -7,7 +7,9 @@ differences are the values of one run minus those of another per query, NaN if n
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -55,8 +57,10 @@ def resample_weights(
     return np.asfortranarray(weights)
 
 
-def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) -> list[Interval]:
-    """Return (mean, low, high) of each column of [num_queries, num_columns], with the percentile bootstrap interval.
+def mean_intervals(
+    columns: Floats, weights: Weights, confidence: float = 0.95, clusters: Clusters | None = None
+) -> list[Interval]:
+    """Return (mean, low, high) of each column of [num_queries, num_columns], with the bootstrap's `percentiles`.
 
     NaN (not judged) is left out of its column. Of no query there is no mean, of one or of equal values no interval.
     Raises ValueError on weights of another width or a confidence outside (0, 1).
@@ -73,15 +77,26 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
         parts.append(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
     intervals = []
     for column, resampled in zip(columns.T, np.concatenate(parts).T, strict=True):
-        judged = column[~np.isnan(column)]
-        intervals.append((float(judged.mean()) if len(judged) else None, *percentiles(resampled, confidence)))
+        is_judged = ~np.isnan(column)
+        ends = percentiles(resampled, confidence, num_units(is_judged, clusters))
+        intervals.append((float(column[is_judged].mean()) if is_judged.any() else None, *ends))
     return intervals
 
 
+def num_units(is_judged: npt.NDArray[np.bool_], clusters: Clusters | None) -> int:
+    """Return the number of judged queries, or of the clusters that they lie in."""
+    return int(is_judged.sum()) if clusters is None else len(np.unique(clusters[is_judged]))
+
+
 def score_intervals(
-    judged: Floats, estimates: Floats, weights: Weights, confidence: float, clusters: Clusters | None = None
+    judged: Floats,
+    estimates: Floats,
+    weights: Weights,
+    confidence: float,
+    clusters: Clusters | None = None,
+    signed: Sequence[bool] = (),
 ) -> list[Interval]:
-    """Return (mean, low, high) of each column: `share_of` of scores from 0 to 1, of others `mean_intervals`.
+    """Return (mean, low, high) of each column: `share_of` of scores from 0 or -1 to 1, of others `mean_intervals`.
 
     Args:
         judged: [num_queries, num_columns]; NaN: not judged. Of one judged query there is no interval.
@@ -89,15 +104,25 @@ def score_intervals(
         weights: see `mean_intervals`.
         confidence: coverage of the intervals.
         clusters: see `share_of`.
+        signed: [num_columns], whether scores may be below 0; else they are from 0 on, unless one is not.
     """
-    intervals = mean_intervals(estimates, weights, confidence)
-    for index, (column, values) in enumerate(zip(judged.T, estimates.T, strict=True)):
-        scores, values = column[~np.isnan(column)], values[~np.isnan(values)]
+    intervals, others = list[Interval](), list[int]()
+    for column, estimated, is_signed in itertools.zip_longest(judged.T, estimates.T, signed):
+        scores, values = column[~np.isnan(column)], estimated[~np.isnan(estimated)]
         is_plain = len(scores) == len(values) or not np.ptp(values)
-        if len(scores) < 2:
-            intervals[index] = intervals[index][0], None, None
-        elif is_plain and ((scores >= 0) & (scores <= 1)).all():
-            intervals[index] = share_of(column, confidence, clusters)
+        if len(scores) > 1 and is_plain and (np.abs(scores) <= 1).all():
+            least = -1.0 if is_signed or (scores < 0).any() else 0.0
+            share = np.array(share_of((column - least) / (1 - least), confidence, clusters), np.float64)
+            mean, low, high = (least + (1 - least) * share).tolist()
+            intervals.append((mean, low, high))
+            continue
+        if len(scores) > 1:
+            others.append(len(intervals))
+        intervals.append((float(values.mean()) if len(values) else None, None, None))
+    for index, interval in zip(
+        others, mean_intervals(estimates[:, others], weights, confidence, clusters), strict=True
+    ):
+        intervals[index] = interval
     return intervals
 
 
@@ -159,14 +184,20 @@ def wilson_interval(positive: float, count: int, confidence: float, size: float 
     return share, 0.0 if positive == 0 else center - delta, 1.0 if positive == count else center + delta
 
 
-def percentiles(resampled: Floats, confidence: float) -> tuple[float | None, float | None]:
-    """Return the percentile interval; none if too many are undefined, or if it has no width."""
+def percentiles(resampled: Floats, confidence: float, count: int) -> tuple[float | None, float | None]:
+    """Return the percentile interval, of few queries widened as Student's is against the normal one (Hesterberg 2015).
+
+    There is none if too many resamples are undefined, or if it has no width. ``count``: of queries or clusters drawn.
+    """
+    from scipy.special import ndtr, ndtri
+
     if not 0 < confidence < 1:
         raise ValueError(f"confidence {confidence} is outside (0, 1)")
     defined = resampled[~np.isnan(resampled)]
-    if not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled):
+    if count < 2 or not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled):
         return None, None
-    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    below = float(ndtr(ndtri(0.5 - 0.5 * confidence) * math.sqrt(variance_factor(count, confidence))))
+    low, high = np.quantile(defined, [below, 1 - below])
     return (float(low), float(high)) if high - low > 10**-TIE_DIGITS else (None, None)
 
 
