@@ -189,8 +189,8 @@ def test_labels_scores_and_counts_are_those_of_the_judges_words(
 
 
 @pytest.mark.long
-def test_a_second_run_or_another_measure_asks_nothing_and_labels_follow_the_judge(
-    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
+def test_a_second_run_or_another_measure_asks_nothing_and_labels_follow_the_judge_and_its_prompt(
+    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert job("compare", judged)[0] == 0
     tables = [table(judged, schema) for schema in (LABELS, UTILITY)]
@@ -215,6 +215,16 @@ def test_a_second_run_or_another_measure_asks_nothing_and_labels_follow_the_judg
     assert set(utilities(other).values()) == {0.0}
     assert job("compare", judged)[0] == 0
     assert_is_oracle(judged)
+    family = prompts.JUDGE_FAMILIES["answer"]
+    stricter = family._replace(instruction=f"Be strict. {family.instruction}")
+    monkeypatch.setattr(prompts, "JUDGE_FAMILIES", {**prompts.JUDGE_FAMILIES, "answer": stricter})
+    code, said = job("evaluate", judged)
+    assert code == 2
+    assert "labels were made with another judged_by" in said
+    server.asked.clear()
+    assert job("compare", judged)[0] == 0
+    assert Counter(triples(server)) == Counter(EXPECTED)
+    assert set(labels_of(judged, "erag").values()) == {0.0}
 
 
 def assert_counted(judged: Tiny) -> None:
@@ -279,19 +289,6 @@ def test_equal_questions_share_judgements_only_with_equal_gold_answers(
     assert of_query["q1"] == of_query["q1b"]
     said_of = {doc: word((question, (OTHER,), echo(question, [doc]))) for doc in of_query["q1c"]}
     assert of_query["q1c"] == {doc: WORDS[text] for doc, text in said_of.items()}
-
-
-def test_what_is_empty_is_not_sent_and_worth_nothing(
-    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
-) -> None:
-    # the judge would find all of it right
-    server.behave = lambda asked: Reply(text="CORRECT" if triple_of(asked) else " \n ")
-    reader = config_of(server)
-    assert job("compare", judged.with_config(reader=reader))[0] == 0
-    assert server.asked
-    assert triples(server) == []
-    assert set(table(judged, LABELS, annotator="erag")["label"]) == {0.0}
-    assert set(table(judged, UTILITY)["value"]) == {0.0}
 
 
 @pytest.mark.long
@@ -501,27 +498,6 @@ def test_the_single_steps_give_the_same_and_ask_nothing_twice(
     code, said = job("evaluate", judged.with_config(judge=judge_of(server, num_examples=0)))
     assert code == 2
     assert "labels were made with another judge;" in said
-
-
-@pytest.mark.long
-def test_a_changed_prompt_never_reuses_judgements_or_labels(
-    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert job("compare", judged)[0] == 0
-    family = prompts.JUDGE_FAMILIES["answer"]
-    changed = {
-        **prompts.JUDGE_FAMILIES,
-        "answer": family._replace(instruction=f"Be strict. {family.instruction}"),
-    }
-    monkeypatch.setattr(prompts, "JUDGE_FAMILIES", changed)
-    code, said = job("evaluate", judged)
-    assert code == 2
-    assert "labels were made with another judged_by" in said
-    server.asked.clear()
-    server.behave = lambda asked: Reply(text="INCORRECT")
-    assert job("compare", judged)[0] == 0
-    assert Counter(triples(server)) == Counter(EXPECTED)
-    assert set(labels_of(judged, "erag").values()) == {0.0}
 
 
 def test_two_runs_are_settled_by_judgements(judged: Tiny, server: MisbehavingServer, runs_here: None) -> None:
