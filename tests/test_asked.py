@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import random
 import re
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from oracle import chance, check
 from oracle.readings import Outside
 from polars.testing import assert_frame_equal
-from tiny import Tiny, make_tables, table, write_tiny
+from tiny import Tiny, kilt_line, make_tables, passage_line, table, trec_lines, write_tiny
 from towns import towns
 
 from erag_ray.analyses.cells import CELLS
@@ -103,27 +102,15 @@ class World:
     def run(self, folder: pathlib.Path) -> Tiny:
         """Run the job in this process."""
         tiny = write_tiny(folder)
-        queries = [
-            {
-                "id": name,
-                "input": f"question {name}{' known' if name in self.known else ''}",
-                "output": [{"answer": "Right", **({"provenance": [{"wikipedia_id": page}]} if page else {})}],
-            }
-            for name, page in self.gold.items()
-        ]
-        tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in queries))
-        passages = [
-            {"doc_id": name, "page_id": page, "title": "", "text": text}
-            for name, (page, text) in self.passages.items()
-        ]
-        tiny.passages.write_text("".join(json.dumps(record) + "\n" for record in passages))
+        questions = {name: f"question {name}{' known' if name in self.known else ''}" for name in self.gold}
+        tiny.queries.write_text(
+            "".join(kilt_line(name, questions[name], "Right", page) for name, page in self.gold.items())
+        )
+        tiny.passages.write_text(
+            "".join(passage_line(name, page, "", text) for name, (page, text) in self.passages.items())
+        )
         for run, lists in self.lists.items():
-            rows = [
-                f"{query} Q0 {doc} {rank} {9 - rank} x\n"
-                for query, docs in lists.items()
-                for rank, doc in enumerate(docs, 1)
-            ]
-            tiny.run(run).write_text("".join(rows))
+            tiny.run(run).write_text(trec_lines({query: " ".join(docs) for query, docs in lists.items()}))
         register_function(read, "reader", "1")
         register_function(grade, "judge", "1")
         limits = {"num_queries": self.judge_queries, "depth": self.judge_depth}
@@ -298,9 +285,9 @@ def test_a_gate_predicts_what_was_not_asked_and_not_what_failed(tmp_path: pathli
     keys = {"baseline": out, "baseline_run": "b", "candidate_run": "a"}
     comparison = gating.compare(GateConfig(auxiliary=RULE, **keys))  # type: ignore[arg-type]
     assert comparison.decisions["tiny"].num_questions == 37
-    texts_of_report = [finding.text for finding in report_of(comparison).verdict.findings]
+    findings = {finding.text: finding.is_warning for finding in report_of(comparison).verdict.findings}
     scores = "questions without a score in one of the two"
-    assert f"{scores}, predicted from {RULE}: 20 of 60" in texts_of_report
-    assert f"{scores}, left out: 3" in texts_of_report
+    assert f"{scores}, predicted from {RULE}: 20 of 60" in findings
+    assert findings[f"{scores}, left out: 3"]
     with pytest.raises(InputError, match=f"{JUDGE} must label all questions.*without judge.num_queries"):
         gating.compare(GateConfig(auxiliary=JUDGE, **keys))  # type: ignore[arg-type]

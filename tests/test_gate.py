@@ -221,24 +221,6 @@ def in_two_datasets(store: TableStore, first: str, size: int, second: str) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("runs", "verdicts", "whole"),
-    [
-        (("half", "good"), ["not settled", "passed"], "not settled"),
-        (("good", "half"), ["not settled", "failed"], "failed"),
-    ],
-)
-def test_two_datasets_are_decided_one_by_one(
-    other: TableStore, runs: tuple[str, str], verdicts: list[str], whole: str
-) -> None:
-    in_two_datasets(other, "easy", 20, "hard")
-    first, second = runs
-    found = gating.compare(GateConfig(baseline=other.folder.root, baseline_run=first, candidate_run=second))
-    assert list(found.decisions) == ["easy", "hard"]
-    assert [one.verdict for one in found.decisions.values()] == verdicts
-    assert found.verdict == whole
-
-
 def test_of_equal_changes_those_of_all_datasets_are_listed_in_turn(other: TableStore) -> None:
     in_two_datasets(other, "a", 37, "b")
     found = decided(baseline=other.folder.root)
@@ -474,12 +456,6 @@ def test_a_baseline_of_an_older_version_without_a_column_is_refused(
     assert "Run erag-ray compare again" in text
 
 
-def test_a_folder_that_is_not_there_is_named_once(job: RunJob, tmp_path: pathlib.Path) -> None:
-    code, said, comment = run_gate(job, tmp_path, baseline=str(tmp_path / "nowhere"))
-    assert (code, comment) == (2, "")
-    assert said.startswith(f"1 problem with the inputs:\n  - baseline: {tmp_path}/nowhere: no sealed queries")
-
-
 def test_an_unknown_or_missing_run_lists_the_runs(out: str, other: TableStore) -> None:
     text = refusal(baseline=out, baseline_run="gold", candidate=other.folder.root, candidate_run="nobody")
     assert f"baseline_run: {out} has no run 'gold'; its runs: copy, good, half, slip" in text
@@ -500,17 +476,6 @@ def test_a_depth_that_not_both_have_is_refused(out: str, other: TableStore) -> N
     found = decided(baseline=out, candidate=other.folder.root)
     assert found.depth == 1
     assert Difference("depths", "scored end to end with 1, 3 -> 1 documents") in found.changes
-
-
-def test_questions_without_a_score_are_left_out_and_counted(out: str, other: TableStore) -> None:
-    is_it = pl.col("query_id").is_in(["q0", "q39"])
-    reseal(
-        other, UTILITY, lambda table: table.with_columns(value=pl.when(is_it).then(None).otherwise("value"))
-    )
-    found = decided(baseline=out, candidate=other.folder.root)
-    assert (found.num_unjudged, found.decisions["tiny"].num_questions) == (2, 38)
-    texts = [one.text for one in report_of(found).verdict.findings if one.is_warning]
-    assert texts == ["questions without a score in one of the two, left out: 2"]
 
 
 def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
