@@ -6,17 +6,17 @@ import dataclasses
 import json
 import os
 import pathlib
+from collections.abc import Callable
 
 import polars as pl
 import pytest
-from gold import gold_of
 from scripts import ROOT, python
 from tiny import Tiny, compare, make_tables, table
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.evaluation import evaluate
 from erag_ray.analyses.means import MEANS
-from erag_ray.annotators import Annotator, Evidence, annotate
+from erag_ray.annotators import Annotator
 from erag_ray.config.reader import KINDS, ReaderConfig
 from erag_ray.inference.planning.plan import plan_lists, plan_stage
 from erag_ray.inference.planning.uses import check_reader
@@ -116,29 +116,6 @@ def test_cut_offs_beyond_the_depth_are_noted(tiny: Tiny) -> None:
     assert any("left out: 1 (500)" in note for note in inputs.notes)
 
 
-def test_an_annotator_that_leaves_out_pairs_is_a_fault() -> None:
-    evidence = Evidence(
-        pairs=pl.DataFrame({"query_id": ["q", "q"], "doc_id": ["a", "b"]}),
-        queries=pl.DataFrame(
-            {"query_id": ["q"], "dataset": ["d"], "question": ["?"], "answers": [["a"]], "score": ["match"]}
-        ),
-        corpus=pl.DataFrame(
-            {"doc_id": ["a", "b"], "page_id": [None, None], "title": ["", ""], "text": ["", ""]}
-        ),
-        provenance=gold_of(),
-    )
-    with pytest.raises(ValueError, match=r"left out 1 pairs, such as \{'query_id': 'q', 'doc_id': 'b'\}"):
-        annotate(f"{__name__}:FORGETFUL", evidence)
-
-
-FORGETFUL = Annotator(
-    name="forgetful",
-    function=lambda evidence: evidence.pairs.head(1).with_columns(label=pl.lit(1.0)),
-    applies=lambda evidence: pl.lit(True),
-    kind="binary",
-)
-
-
 @pytest.mark.long
 def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny) -> None:
     (tiny.folder / "mine.py").write_text(
@@ -175,17 +152,27 @@ def test_datasets_with_other_prompts_are_run_by_one_model(tiny: Tiny, reads_here
     assert set(plan.requests["query_id"]) == {line["id"] for line in lines}
 
 
-NOT_A_NUMBER = Annotator(
-    name="not_a_number",
-    function=lambda evidence: evidence.pairs.with_columns(label=pl.lit(float("nan"))),
-    applies=lambda evidence: pl.lit(True),
-    kind="graded",
+def annotator(change: Callable[[pl.DataFrame], pl.DataFrame]) -> Annotator:
+    """One whose labels are 1, but for a change."""
+    return Annotator(
+        name="mine",
+        function=lambda evidence: change(evidence.pairs.with_columns(label=pl.lit(1.0))),
+        applies=lambda evidence: pl.lit(True),
+        kind="graded",
+    )
+
+
+NOT_A_NUMBER = annotator(lambda labels: labels.with_columns(label=pl.lit(float("nan"))))
+FORGETFUL = annotator(lambda labels: labels[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("NOT_A_NUMBER", "column label holds NaN"), ("FORGETFUL", "left out 1 pairs, such as {'")],
 )
-
-
 def test_labels_of_outside_code_that_cannot_be_are_told_by_its_name(
-    tiny: Tiny, reads_here: list[int]
+    tiny: Tiny, reads_here: list[int], name: str, fault: str
 ) -> None:
-    some = tiny.with_config(annotators=["erag", f"{__name__}:NOT_A_NUMBER"])
-    with pytest.raises(InputError, match=r"annotators: .*NOT_A_NUMBER: .*column label holds NaN"):
+    some = tiny.with_config(annotators=["erag", f"{__name__}:{name}"])
+    with pytest.raises(InputError, match=rf"annotators: .*{name}: .*{fault}"):
         make_tables(some)
