@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from pages import page_line
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, RUNS, Tiny, compare, make_tables, num_reader_calls, table, tables_text
+from tiny import PASSAGES, RUNS, Tiny, make_tables, num_reader_calls, table, tables_text
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
@@ -112,7 +112,7 @@ def test_one_retriever_over_two_splittings(tiny: Tiny, reads_here: list[int]) ->
     job = parse(JobConfig, "", ["--config", str(file)])
     make_runs(job)
     made = Tiny(folder=tiny.folder, config=job)
-    compare(made)
+    make_tables(made)
     words = table(made, CORPUS).with_columns(
         corpus=pl.col("doc_id").str.split("/").list.first(), words=pl.col("text").str.split(" ").list.len()
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from guides import section, table_rows
-from tiny import Tiny, compare, table
+from tiny import Tiny, compare, make_tables, table
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.prompt import PromptConfig
@@ -106,7 +106,7 @@ def test_a_chat_reader_is_scored_by_match_and_the_report_says_so(tiny: Tiny, rea
     # the annotators of short answers go on, and the echo reader's titles match as they match exactly
     assert set(table(chat, LABELS)["annotator"]) == set(chat.config.annotators)
     plain = tiny.with_config(out=f"{tiny.config.out}-plain")
-    compare(plain)
+    make_tables(plain)
     assert scores(plain) == {"exact_match"}
     labels = [table(one, LABELS, annotator="erag").drop("reader", "score") for one in (chat, plain)]
     assert labels[0].equals(labels[1])

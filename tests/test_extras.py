@@ -96,7 +96,7 @@ for folder, keys in copies.items():
 def copy_without(extra: str, folder: pathlib.Path) -> None:
     """Copy the package and its jobs, installed as far as its entry points go, without an extra's files and lines."""
     for name in ("erag_ray", "jobs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)
     place = folder / "erag_ray" / "extras" / extra
     if extra == "broken":
         for name in ("credit", "gate"):

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from input_files import without_errors
 from polars.testing import assert_frame_equal
-from tiny import QUESTIONS, Tiny, compare, make_tables, tables_text
+from tiny import QUESTIONS, Tiny, make_tables, tables_text
 
 import erag_ray as er
 from erag_ray.analyses.columns import PER_QUERY
@@ -71,7 +71,7 @@ def test_outputs_without_a_depth_are_of_the_deepest_lists_and_of_all_gold_passag
 
 def test_given_outputs_give_the_numbers_of_asked_ones(compared: Tiny, no_reader: None) -> None:
     given = with_outputs(compared, outputs_of(compared))
-    plan = compare(given)
+    plan = make_tables(given)
     assert not plan.plans
     for schema in SAME:
         assert_frame_equal(table(given, schema), table(compared, schema))
@@ -88,7 +88,7 @@ def test_given_outputs_give_the_numbers_of_asked_ones(compared: Tiny, no_reader:
 def test_a_reader_is_asked_only_for_what_is_not_given(compared: Tiny, reads_here: list[int]) -> None:
     records = outputs_of(compared)
     half = with_outputs(compared, records[::2], reader=compared.config.reader)
-    plan = compare(half)
+    plan = make_tables(half)
     asked = {(row["query_id"], tuple(row["doc_ids"])) for row in plan.requests.to_dicts()}
     alone = {(row["query_id"], (row["doc_id"],)) for row in records[::2] if "doc_id" in row}
     first = prepare(compared.config).runs.filter(rank=1).select("query_id", "doc_id").rows()
@@ -109,7 +109,7 @@ def test_outputs_of_systems_without_lists(tiny: Tiny, no_reader: None) -> None:
     records += [{"query_id": name, "system": "silent", "output": ""} for name in answers if name != "q6"]
     records += [{"query_id": "q1", "system": "broken", "output": None}]
     given = with_outputs(tiny, records, runs={}, passages=[], end_to_end_depths=[])
-    compare(given)
+    make_tables(given)
     rows = table(given, schemas.UTILITY).iter_rows(named=True)
     values = {(row["run_id"], row["query_id"]): row["value"] for row in rows}
     assert {values["right", name] for name in answers} == {1.0}
@@ -139,7 +139,7 @@ def test_documents_of_outputs_are_their_lists(compared: Tiny, no_reader: None) -
         if "run_id" in record and record["run_id"] in ("good", "bad"):
             record["documents"] = documents[: record["depth"]]
     given = with_outputs(compared, records, runs={}, passages=[], annotators=["erag", "contains_answer_kilt"])
-    compare(given)
+    make_tables(given)
     expected = table(compared, schemas.LABELS).filter(
         pl.col("annotator").is_in(["erag", "contains_answer_kilt"])
     )

@@ -19,7 +19,7 @@ from encoders import bert_folder
 from guides import blocks, text_of
 from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
-from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, config_of, table
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, config_of, make_tables, table
 
 from erag_ray.analyses.parts.shapes import tables_of
 from erag_ray.analyses.retrieval_measures import find_retrieval_measures
@@ -420,15 +420,13 @@ class Timed:
 """
 
 
-def test_a_retriever_in_memory_may_bring_its_latencies(
-    searched: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retriever_in_memory_may_bring_its_latencies(searched: Tiny, reads_here: list[int]) -> None:
     (searched.folder / "my_timed.py").write_text(TIMED)
     job = searched.with_config(
         runs={}, retrievers={"timed": RetrieverConfig(kind="my_timed:Timed")}, annotators=["erag"]
     )
     make_runs(job.config)
-    compare(job)
+    make_tables(job)
     seconds = table(job, RETRIEVAL_SECONDS).sort("query_id")["seconds"]
     assert seconds.to_list() == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
     results = load(job.config.out)
