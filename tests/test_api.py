@@ -48,11 +48,6 @@ LISTS = {
     for run, lists in RUNS.items()
     if run in ("good", "bad")
 }
-FORMS: dict[str, Callable[[Any], Any]] = {
-    "lists": lambda rows: rows,
-    "polars": pl.DataFrame,
-    "pandas": pd.DataFrame,
-}
 
 
 def keys(folder: pathlib.Path, **changes: Any) -> dict[str, Any]:
@@ -78,8 +73,9 @@ def test_python_and_the_job_give_the_same_tables(tiny: Tiny, reads_here: list[in
     plain = tiny.folder / "plain.jsonl"
     pl.DataFrame(ASKED).write_ndjson(plain)
     make_tables(tiny.with_config(queries=[str(plain)]))
-    for name, form in FORMS.items():
-        given = keys(tiny.folder / name, questions=form(ASKED), passages=form(TEXTS), dataset="tiny")
+    forms: list[Callable[[Any], Any]] = [list, pl.DataFrame, pd.DataFrame]
+    for form in forms:
+        given = keys(tiny.folder, questions=form(ASKED), passages=form(TEXTS), dataset="tiny")
         result = er.compare(**given)
         for schema in TABLES:
             assert_frame_equal(getattr(result, schema.name), TableStore(tiny.config.out).read(schema))
@@ -207,11 +203,11 @@ def test_an_async_function_works_inside_a_running_event_loop(tmp_path: pathlib.P
         await asyncio.sleep(0)
         return titles(prompts)
 
-    async def main() -> er.Result:
-        return er.compare(**keys(tmp_path, reader=er.Function(read, "async", "1")))
+    async def main() -> pl.DataFrame:
+        return er.label(**keys(tmp_path, reader=er.Function(read, "async", "1")))
 
-    expected = er.compare(**keys(tmp_path / "sync", reader=er.Function(titles, "async", "1")))
-    assert_frame_equal(asyncio.run(main()).labels, expected.labels)
+    expected = er.label(**keys(tmp_path / "sync", reader=er.Function(titles, "async", "1")))
+    assert_frame_equal(asyncio.run(main()), expected)
 
 
 def test_what_was_answered_stays_where_a_function_raises(tmp_path: pathlib.Path) -> None:
@@ -414,31 +410,22 @@ class Retrieving:
 
 
 @pytest.mark.long
-def test_an_object_that_retrieves_is_a_run_like_its_lists(tmp_path: pathlib.Path) -> None:
+def test_an_object_that_retrieves_is_a_run_like_its_lists_and_another_is_asked_anew(
+    tmp_path: pathlib.Path,
+) -> None:
+    def compared(run: Any) -> er.Result:
+        return er.compare(**keys(tmp_path / "a", passages=None, runs={"good": run}))
+
+    first, second, third = Retrieving(), Retrieving(), Retrieving()
     texts = {name: documents_of(name) for name in QUESTIONS}
-    retriever = Retrieving()
-    by_object = er.compare(**keys(tmp_path / "a", passages=None, runs={"good": retriever}))
+    by_object = compared(first)
     by_lists = er.compare(**keys(tmp_path / "b", passages=None, runs={"good": texts}))
     assert_frame_equal(by_object.labels, by_lists.labels)
     assert_frame_equal(by_object.means, by_lists.means)
-    assert len(retriever.questions) == len(QUESTIONS)
     assert by_object.retrieval_seconds.height == len(QUESTIONS)
-    er.compare(**keys(tmp_path / "a", passages=None, runs={"good": retriever}))
-    assert len(retriever.questions) == len(QUESTIONS)
-
-
-@pytest.mark.long
-def test_another_object_is_asked_anew_and_one_with_a_revision_is_not(tmp_path: pathlib.Path) -> None:
-    def asked(run: Any) -> None:
-        er.compare(**keys(tmp_path, passages=None, runs={"good": run}))
-
-    first, second, third = Retrieving(), Retrieving(), Retrieving()
-    asked(first)
-    asked(second)
-    assert len(second.questions) == len(QUESTIONS)
-    asked(er.Retriever(third, revision="1"))
-    asked(er.Retriever(first, revision="1"))
-    assert len(third.questions) == len(first.questions) == len(QUESTIONS)
+    for run in (first, second, er.Retriever(third, revision="1"), er.Retriever(first, revision="1")):
+        compared(run)
+    assert {len(one.questions) for one in (first, second, third)} == {len(QUESTIONS)}
 
 
 def test_ten_functions_lie_between_the_call_and_the_reader_and_a_measure(
