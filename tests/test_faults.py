@@ -162,15 +162,6 @@ def test_many_requests_that_end_their_processes_do_not_end_the_job(tmp_path: pat
     assert found["error"].count() == len(places)
 
 
-def test_another_error_is_not_taken_for_it() -> None:
-    class Broken(Characters):
-        def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-            raise RuntimeError("shapes differ")
-
-    with pytest.raises(RuntimeError, match="shapes differ"):
-        list(Broken(ReaderConfig(kind="echo")).run(requests("x")))
-
-
 POISONED = ReaderConfig(kind=f"{__name__}:Poisoned", batch_size=8)
 HANGS = ReaderConfig(kind="hanging:Hangs")
 

@@ -19,7 +19,6 @@ from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.request import Form, Passage, Request
-from erag_ray.support.errors import InputError
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("fid", {}),
@@ -252,17 +251,6 @@ def test_a_fid_form_tells_which_end_of_a_question_is_kept(folders: dict[str, str
     assert len({prompt.segments for prompt in model.render(long)}) == 1
 
 
-def test_echo_answers_with_the_title_that_shares_most_words() -> None:
-    model = make_model(ReaderConfig(kind="echo"))
-    passages = (Passage("Sea", "The sea is wide."), Passage("Bridge", "Who built the first bridge?"))
-    requests = [
-        Request(ECHO, "Who built the first bridge?", passages),
-        Request(ECHO, "What is it?", (Passage("First", "x"), Passage("Second", "y"))),  # a tie
-        Request(ECHO, "Anything?", ()),
-    ]
-    assert models.outputs(model, requests) == [("Bridge", 6), ("First", 5), ("", 0)]
-
-
 def test_echo_cuts_and_counts() -> None:
     model = make_model(ReaderConfig(kind="echo"))
     form = models.form_for("echo", max_prompt_tokens=10, max_new_tokens=3)
@@ -274,10 +262,3 @@ def test_echo_cuts_and_counts() -> None:
     ((_, response),) = model.run([request])
     assert (response.num_prompt_tokens, response.num_truncated_passage_tokens) == (6 + 10, 4)
     assert models.outputs(model, [request]) == [("Tit", 3)]
-
-
-def test_an_unknown_kind_and_a_missing_model_are_input_errors() -> None:
-    with pytest.raises(InputError, match="unknown reader 'fide'"):
-        make_model(ReaderConfig(kind="fide"))
-    with pytest.raises(InputError, match=r"reader\.model: needs a model"):
-        make_model(ReaderConfig(kind="fid"))
