@@ -15,7 +15,6 @@ from tiny import Tiny, make_tables, table
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contrasts import CONTRASTS
-from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.config.reader import ReaderConfig, output_settings
@@ -24,7 +23,7 @@ from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.no_response import ABSTAINS, INSTRUCTION, NO_RESPONSE, instructed
 from erag_ray.prompts.prompt import as_messages, as_text, prompt_named
 from erag_ray.prompts.request import Passage, Response
-from erag_ray.store.schemas import LABELS, PROVENANCE, RUNS, UTILITY
+from erag_ray.store.schemas import LABELS, PROVENANCE, RUNS
 
 SEA = Passage("Sea", "The sea is wide.")
 
@@ -52,11 +51,6 @@ def test_a_system_message_gets_the_instruction() -> None:
         prompt_named("chat", "question", num_examples=0, titles=True), system="Be brief."
     )
     assert instructed(prompt).system == f"Be brief. {INSTRUCTION}"
-
-
-def test_the_request_is_another_than_that_of_an_answer() -> None:
-    forms = [models.form_for("causal", kind) for kind in (ANSWER, NO_RESPONSE)]
-    assert forms[0].fingerprint != forms[1].fingerprint
 
 
 def test_a_reader_that_was_trained_to_abstain_is_asked_in_its_own_prompt() -> None:
@@ -179,20 +173,12 @@ def test_a_pair_without_a_response_is_an_error() -> None:
 # --- a whole comparison ---
 
 
-def test_abstention_in_a_comparison(
-    tiny: Tiny, reads_here: list[int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = models.t5_folder(tmp_path_factory.mktemp("t5"))
+def test_abstention_in_a_comparison(tiny: Tiny, reads_here: list[int]) -> None:
     annotators = ["erag", "usable", "udcg", "udcg_provenance", "distracting"]
     tiny = tiny.with_config(
-        reader=ReaderConfig(kind="fid", model=folder, max_new_tokens=4),
-        annotators=annotators,
-        score="token_f1",
+        reader=ReaderConfig(kind="outside_model:Words"), annotators=annotators, score="token_f1"
     )
     make_tables(tiny)
-    labels = table(tiny, LABELS).pivot("annotator", index=["query_id", "doc_id"], values="label")
-    weight = pl.when(pl.col("erag") >= 0.5).then(1.0).otherwise(-1 / 3)
-    assert labels.filter((pl.col("udcg") - pl.col("usable") * weight).abs() > 1e-12).is_empty()
     # UDCG of every list, from the labels and the runs
     terms = table(tiny, RUNS).join(table(tiny, LABELS, annotator="udcg"), on=["query_id", "doc_id"])
     expected = terms.group_by("run_id", "query_id").agg(udcg=1 / (1 + (-pl.col("label").mean()).exp()))
@@ -204,7 +190,5 @@ def test_abstention_in_a_comparison(
     assert measures["udcg"] == measures["udcg_provenance"] == {"UDCG"}
     assert measures["distracting"] == {"P"}
     assert "UDCG" not in measures["erag"]
-    assert table(tiny, CORRELATIONS, annotator="udcg").height
     contrasts = table(tiny, CONTRASTS, annotator_a="erag", annotator_b="udcg", statistic="kendall_tau_b")
     assert {"P / UDCG", "nDCG / UDCG"} <= set(contrasts["measure"])
-    assert table(tiny, UTILITY).height

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import pathlib
@@ -265,7 +266,9 @@ def test_pages_that_are_named_by_no_question_and_questions_without_a_page(
     pl.DataFrame(
         {"title": ["누리호", "다른 것"], "text": ["누리호는 박온린이 만들었다.", "가람시는 여기 없다."]}
     ).write_parquet(pages)
-    config = config_of(tmp_path, klue, pages)
+    config = dataclasses.replace(
+        config_of(tmp_path, klue, pages), retrievers={"BM25": RetrieverConfig(kind="bm25")}
+    )
     label_twice(config, retrieve(config))
     assert "whose gold page has no passage (their doc label is always 0): 2" in capsys.readouterr().err
     with pytest.raises(InputError, match="cannot be read"):

@@ -24,31 +24,6 @@ from erag_ray.store.schemas import LABELS, RUNS
 from erag_ray.store.tables import TableStore
 from erag_ray.support.errors import InputError
 
-# a document is useful exactly when its title is the answer; the others by their best rank in good and bad
-POSITIVE = {"q1": "d1", "q2": "d3", "q3": "d5", "q4": "d7", "q5": "d9", "q6": "d10"}
-NEGATIVES = {
-    # d11 and d12 are both third; Elsewhere comes before Noise
-    "q1": ("d2", "d11"),
-    "q2": ("d4", "d11"),
-    "q3": ("d6", "d12"),
-    "q4": ("d11", "d8"),
-    "q5": ("d11",),
-    "q6": ("d11",),
-}
-
-
-def passage(doc_id: str) -> str:
-    _, title, text = PASSAGES[doc_id]
-    return f"{title} {text}"
-
-
-def expected_rows(num_negatives: int) -> set[tuple[str, ...]]:
-    return {
-        (QUESTIONS[query][0], passage(POSITIVE[query]), *map(passage, negatives[:num_negatives]))
-        for query, negatives in NEGATIVES.items()
-        if len(negatives) >= num_negatives
-    }
-
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
@@ -80,17 +55,6 @@ def rows_of(out: pathlib.Path, folder: str) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-@pytest.mark.parametrize("num_negatives", [1, 2])
-def test_training_data_are_those_worked_out_by_hand(
-    finished: Tiny, tmp_path: pathlib.Path, num_negatives: int
-) -> None:
-    data = export(config(finished, tmp_path, num_negatives=num_negatives))
-    rows = rows_of(tmp_path, "training")
-    assert set(rows.drop("split").rows()) == expected_rows(num_negatives)
-    assert rows.height == len(expected_rows(num_negatives))
-    assert (data.num_without_positive, data.num_with_few_negatives) == (0, 0 if num_negatives == 1 else 2)
-
-
 def test_every_label_leaves_and_no_question_is_in_two_splits(finished: Tiny, tmp_path: pathlib.Path) -> None:
     export(config(finished, tmp_path, validation_fraction=0.3, test_fraction=0.3))
     rows, sealed = rows_of(tmp_path, "labels"), TableStore(finished.config.out).read(LABELS)
@@ -99,6 +63,8 @@ def test_every_label_leaves_and_no_question_is_in_two_splits(finished: Tiny, tmp
     assert rows.select("query_id", "split").unique().height == len(QUESTIONS)
     both = rows.join(rows_of(tmp_path, "training"), left_on="question", right_on="anchor")
     assert (both["split"] == both["split_right"]).all()
+    (own,) = both.filter(query_id="q1")["positive", "negative_1"].unique().rows()
+    assert own == ("Ada Brunner she built the marn bridge", "Marn who built the marn bridge is told here")
     (one,) = rows.filter(annotator="erag", query_id="q1", doc_id="d2").rows(named=True)
     assert (one["output"], one["label"], one["answers"]) == ("Marn", 0.0, ["Ada Brunner"])
     # second in one run, and first in another
