@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 from heavy_packages import LIGHT_INSTALL
-from tiny import Tiny, assert_same, make_tables, results
+from tiny import Tiny, make_tables
 
 from erag_ray.inference.in_process import VARIABLES
 
@@ -47,15 +47,3 @@ def compare_light(tiny: Tiny, *words: str) -> subprocess.CompletedProcess[str]:
     out = [f"--out={tiny.folder}/light", f"--cache_dir={tiny.folder}/light-cache", "--reader.kind=echo"]
     command = [sys.executable, "-c", code, *files, *out, *words]
     return subprocess.run(command, cwd=tiny.folder, capture_output=True, text=True, timeout=120)
-
-
-@pytest.mark.long
-def test_actors_and_this_process_give_the_same_tables(tiny: Tiny, local_ray: None) -> None:
-    make_tables(
-        tiny.with_config(
-            num_readers=0, out=f"{tiny.config.out}-here", cache_dir=f"{tiny.config.cache_dir}-here"
-        )
-    )
-    make_tables(tiny)
-    here = tiny.with_config(out=f"{tiny.config.out}-here")
-    assert_same(results(here), results(tiny))

@@ -206,9 +206,9 @@ def test_a_models_fingerprint_covers_what_of_it_can_change_an_output(
     assert set(same) == {first}
     others = [
         id_of(make(tmp_path_factory.mktemp("other"), seed=9), kind),
-        id_of(here, kind, dtype="bfloat16"),
+        *(id_of(here, kind, dtype=dtype) for dtype in ("bfloat16", "tf32")),
     ]
-    assert len({first, *others}) == 3
+    assert len({first, *others}) == 4
 
 
 @each_model

@@ -340,16 +340,6 @@ def test_a_marker_that_cannot_be_read_now_is_not_taken_for_damaged(
 # --- links, and folders inside others ---
 
 
-def test_a_link_to_a_folder_of_others_is_refused(tiny: Tiny, caplog: pytest.LogCaptureFixture) -> None:
-    mine, link = tiny.folder / "mine", tiny.folder / "to_mine"
-    files = put(mine, [("", "report.md"), ("report", "thesis.tex")])
-    link.symlink_to(mine)
-    assert run_here(tiny, "compare", out=str(link)) == 2
-    assert f"out: {link} has files, such as report" in caplog.text
-    assert_unchanged(files)
-    assert {str(path) for path in mine.rglob("*") if path.is_file()} == {*files}
-
-
 def test_out_may_be_a_link_and_stays_one(tiny: Tiny) -> None:
     target, link = tiny.folder / "target", tiny.folder / "link"
     target.mkdir()
