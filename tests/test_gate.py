@@ -97,28 +97,21 @@ def refusal(**keys: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("baseline_run", "candidate_run", "code", "title"),
+    ("runs", "code", "title"),
     [
-        ("half", "good", 0, "Gate: passed"),
-        ("good", "half", 3, "Gate: failed"),
-        ("good", "slip", 4, "Gate: not settled"),
-        ("good", "copy", 0, "Gate: passed"),
+        (("half", "good"), 0, "Gate: passed"),
+        (("good", "half"), 3, "Gate: failed"),
+        (("good", "slip"), 4, "Gate: not settled"),
+        (("good", "copy"), 0, "Gate: passed"),
     ],
 )
 def test_each_verdict_has_its_exit_code_and_comment(
-    job: RunJob,
-    out: str,
-    tmp_path: pathlib.Path,
-    baseline_run: str,
-    candidate_run: str,
-    code: int,
-    title: str,
+    job: RunJob, out: str, tmp_path: pathlib.Path, runs: tuple[str, str], code: int, title: str
 ) -> None:
-    found, said, comment = run_gate(
-        job, tmp_path, baseline=out, baseline_run=baseline_run, candidate_run=candidate_run
-    )
+    first, second = runs
+    found, said, comment = run_gate(job, tmp_path, baseline=out, baseline_run=first, candidate_run=second)
     assert (found, said) == (code, "")
-    assert comment.startswith(f"# {title}\n\n{candidate_run} against {baseline_run} of ")
+    assert comment.startswith(f"# {title}\n\n{second} against {first} of ")
     assert "## By dataset" in comment
     assert "## What changed" in comment
     assert "cost of " in comment
