@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import pathlib
 
 import models
 import polars as pl
@@ -73,10 +72,9 @@ def value_of(kind: str, folder: str) -> float:
     return float(str(NO_RESPONSE.fold(request.answers, response)))
 
 
-def test_the_probability_of_a_causal_model_is_that_of_transformers(tmp_path: pathlib.Path) -> None:
-    folder = models.causal_folder(tmp_path)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+def test_the_probability_of_a_causal_model_is_that_of_transformers(llama: str) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(llama)
+    model = transformers.AutoModelForCausalLM.from_pretrained(llama)
     text = as_text(models.form_for("causal", NO_RESPONSE).prompt, "Who built it?", [SEA])
     first, *rest = tokenizer(f" {ABSTAINS}", add_special_tokens=False).input_ids
     assert rest
@@ -88,20 +86,19 @@ def test_the_probability_of_a_causal_model_is_that_of_transformers(tmp_path: pat
             for prompt in (ids, torch.cat([start, ids], dim=1))
         ]
     # whether a prompt begins with the start token is the model's own affair
-    assert min(abs(value_of("causal", folder) - value) for value in expected) < 1e-5 * max(expected)
+    assert min(abs(value_of("causal", llama) - value) for value in expected) < 1e-5 * max(expected)
 
 
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
-def test_the_probability_of_a_t5_model_is_that_of_transformers(tmp_path: pathlib.Path, kind: str) -> None:
-    folder = models.t5_folder(tmp_path)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+def test_the_probability_of_a_t5_model_is_that_of_transformers(t5: str, kind: str) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(t5)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(t5)
     text = as_text(models.form_for(kind, NO_RESPONSE).prompt, "Who built it?", [SEA])
     first = tokenizer(ABSTAINS, add_special_tokens=False).input_ids[0]
     with torch.inference_mode():
         inputs = tokenizer(text, return_tensors="pt")
         logits = model(**inputs, decoder_input_ids=torch.tensor([[0]])).logits
-    assert value_of(kind, folder) == pytest.approx(logits[0, -1].softmax(dim=-1)[first].item(), rel=1e-4)
+    assert value_of(kind, t5) == pytest.approx(logits[0, -1].softmax(dim=-1)[first].item(), rel=1e-4)
 
 
 def test_of_a_served_model_all_shown_texts_that_begin_it_count() -> None:

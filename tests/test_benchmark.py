@@ -9,7 +9,6 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-import models
 import numpy as np
 import pytest
 from bench import evaluated, timing
@@ -189,8 +188,8 @@ def test_table_2_has_both_sides_of_every_list(tmp_path: pathlib.Path, small_list
     assert fid[2]["operations"] > fid[0]["operations"]
 
 
-def test_a_precision_is_held_against_generate(tmp_path: pathlib.Path, tiny: Tiny) -> None:
-    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "model"), max_new_tokens=6)
+def test_a_precision_is_held_against_generate(tmp_path: pathlib.Path, tiny: Tiny, t5: str) -> None:
+    reader = ReaderConfig(kind="fid", model=t5, max_new_tokens=6)
     job_command(dataclasses.replace(tiny.config, reader=reader), tmp_path)
     config = BenchmarkConfig(out=str(tmp_path / "out"), job=str(tmp_path / "config.yaml"), run="good")
     library, own, *others = precision.precision(config, 6)
@@ -214,11 +213,11 @@ def test_precision_needs_a_job_and_table_2_a_run_and_a_dataset_of_it(
 
 @pytest.mark.long
 def test_ever_more_pairs_are_read_by_the_pool(
-    tmp_path: pathlib.Path, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, t5: str, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long, "ray_session", lambda address: contextlib.nullcontext())
     monkeypatch.setattr(long, "run", stage.run)
-    config = BenchmarkConfig(out=str(tmp_path), small_reader=models.t5_folder(tmp_path / "model"))
+    config = BenchmarkConfig(out=str(tmp_path), small_reader=t5)
     (row,) = long.long(config, 100)
     assert reads_here == [100]
     assert (row["count"], row["by"]) == (100, "erag_ray")

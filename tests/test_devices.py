@@ -59,11 +59,9 @@ def test_two_models_of_a_process_multiply_in_their_own_precision(
         assert torch.backends.cuda.matmul.fp32_precision == products
 
 
-def test_tf32_is_refused_where_the_device_has_none(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tf32_is_refused_where_the_device_has_none(t5: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch.cuda.is_available():
-        model = make_model(ReaderConfig(kind="fid", model=models.t5_folder(tmp_path), dtype="tf32"))
+        model = make_model(ReaderConfig(kind="fid", model=t5, dtype="tf32"))
         with pytest.raises(
             JobError, match=r"reader.dtype: tf32 needs a GPU .*this process has CPU; use float32"
         ):

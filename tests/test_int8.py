@@ -167,13 +167,9 @@ def test_a_model_in_int8_writes_nearly_the_same_whatever_the_batch(kind: str) ->
     assert sum(own == other for own, other in zip(found, alone, strict=True)) > 0.85 * len(requests)
 
 
-def test_a_model_in_int8_is_another_model_and_its_likelihoods_are_in_floats(
-    tmp_path: pathlib.Path, tiny: Tiny
-) -> None:
-    folder = models.t5_folder(tmp_path / "model")
-
+def test_a_model_in_int8_is_another_model_and_its_likelihoods_are_in_floats(t5: str, tiny: Tiny) -> None:
     def asked(kind: Kind, dtype: Any) -> Model:
-        job = tiny.with_config(reader=ReaderConfig(kind="fid", model=folder, dtype=dtype)).config
+        job = tiny.with_config(reader=ReaderConfig(kind="fid", model=t5, dtype=dtype)).config
         return use_of(kind, job, Dataset())[1]
 
     answering, scoring = (
@@ -184,19 +180,16 @@ def test_a_model_in_int8_is_another_model_and_its_likelihoods_are_in_floats(
     assert len(set(map(model_id, scoring))) == 1
 
 
-def test_int8_is_for_t5_alone(tmp_path: pathlib.Path) -> None:
-    folder = models.causal_folder(tmp_path)
+def test_int8_is_for_t5_alone(llama: str) -> None:
     with pytest.raises(
         InputError, match=r"reader\.dtype: causal supports float32, tf32, bfloat16, float16, not int8"
     ):
-        make_model(ReaderConfig(kind="causal", model=folder, dtype="int8"))
+        make_model(ReaderConfig(kind="causal", model=llama, dtype="int8"))
 
 
-def test_where_bytes_are_not_multiplied_it_is_said(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_bytes_are_not_multiplied_it_is_said(t5: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int8, "is_supported", lambda: False)
     with pytest.raises(JobError, match=r"reader\.dtype: int8 needs a CPU"):
-        models.loaded("fid", models.t5_folder(tmp_path), dtype="int8")
+        models.loaded("fid", t5, dtype="int8")
     with pytest.raises(JobError, match="int8 is for CPUs"):
         int8.check_supported(torch.device("cuda"))

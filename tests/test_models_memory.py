@@ -319,12 +319,11 @@ def test_what_needs_more_gets_less(loaded: Loaded, kind: str) -> None:
     assert needs(dtype="bfloat16").token < needs(dtype="float32").token
 
 
-def test_a_pass_of_the_encoder_has_room_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = models.t5_folder(tmp_path)
+def test_a_pass_of_the_encoder_has_room_too(t5: str, monkeypatch: pytest.MonkeyPatch) -> None:
     passes = []
     for megabytes in (4000, 40, 0):
         monkeypatch.setattr(memory, "machine_bytes", lambda size=megabytes * 2**20: size)
-        model = models.loaded("fid", folder)
+        model = models.loaded("fid", t5)
         passes.append(model.pass_tokens([FORMS["fid"]]))
         assert models.outputs(model, REQUESTS["fid"][:4])
     assert passes[0] > passes[1] > passes[2] == 1

@@ -58,8 +58,8 @@ def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_three_kinds(
     assert labels.filter(annotator="llm_relevance")["label"].null_count() == 0
 
 
-def test_fid_encodes_a_passage_once_for_its_answer_and_its_likelihood(tmp_path: pathlib.Path) -> None:
-    model = models.loaded("fid", models.t5_folder(tmp_path / "t5"))
+def test_fid_encodes_a_passage_once_for_its_answer_and_its_likelihood(t5: str) -> None:
+    model = models.loaded("fid", t5)
     forms = [models.form_for("fid"), models.form_for("fid", GOLD_LIKELIHOOD)]
     passages = [Passage("Marn", "A bridge."), Passage("Orla", "A river.")]
     requests = [

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
-import models
 import polars as pl
 import pytest
+from evaluated import framed
 from given_results import results
 from tiny import Tiny, make_tables, table
 
@@ -28,10 +27,6 @@ from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.prompt import FAMILIES, VERDICTS
 from erag_ray.store.schemas import DOCUMENT_OUTPUTS, LABELS, OUTPUTS, REQUESTS, RESPONSES, conform
 from erag_ray.store.tables import TableStore
-
-
-def frame(rows: list[tuple[object, ...]], schema: pl.Schema) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def described(
@@ -76,10 +71,6 @@ def described(
     return describe_outputs(outputs_of(lists, asked, answered, queries), queries, expected)
 
 
-def counts_of(outputs: pl.DataFrame) -> dict[str, int]:
-    return {name: value for name, value in outputs.row(0, named=True).items() if name.startswith("num_")}
-
-
 def test_a_verdict_in_another_spelling_is_counted_where_spelling_matters() -> None:
     verdicts = ["SUPPORTS", "REFUTES"]
     outputs, _ = described(
@@ -88,32 +79,29 @@ def test_a_verdict_in_another_spelling_is_counted_where_spelling_matters() -> No
         score="accuracy",
         verdicts=tuple(verdicts),
     )
-    assert counts_of(outputs)["num_misspelt"] == 3
+    assert outputs["num_misspelt"].item() == 3
     for score in ("exact_match", "abstained", "rouge_l_google"):
         plain, _ = described(["paris", "Paris."], ["Paris", "Paris"], score=score)
-        assert counts_of(plain)["num_misspelt"] == 0
+        assert plain["num_misspelt"].item() == 0
 
 
 def test_outputs_with_markup_are_counted() -> None:
     plain = ["Paris", "Paris (2024)", "[Paris]", "see {x}"]
     marked = [r"It is $\boxed{Paris}$.", '{"answer": "Paris"}', '```json\n{ "a": 1}\n```', "Paris[1]"]
     outputs, _ = described([*plain, *marked], ["Paris"] * 8)
-    assert counts_of(outputs)["num_marked_up"] == 4
+    assert outputs["num_marked_up"].item() == 4
     assert "25.0% of the reader's outputs are JSON, in \\boxed{} or have citation marks" in warned(
         ["x", "y", "z", "Paris[1]"] * 10, ["Paris"] * 40
     )
 
 
 def test_outputs_at_the_limit() -> None:
-    assert counts_of(described(["long"], ["x"], tokens=8)[0])["num_at_limit"] == 1
-    assert counts_of(described(["long"], ["x"], tokens=7)[0])["num_at_limit"] == 0
+    assert described(["long"], ["x"], tokens=8)[0]["num_at_limit"].item() == 1
+    assert described(["long"], ["x"], tokens=7)[0]["num_at_limit"].item() == 0
     # a server that counts no tokens
-    assert counts_of(described(["long"], ["x"], tokens=0)[0])["num_at_limit"] is None
+    assert described(["long"], ["x"], tokens=0)[0]["num_at_limit"].item() is None
     # a function, which knows no limit
-    assert counts_of(described(["long"], ["x"], tokens=8, most=None)[0])["num_at_limit"] is None
-
-
-NO_DEPTHS = BEST_DEPTHS.empty()
+    assert described(["long"], ["x"], tokens=8, most=None)[0]["num_at_limit"].item() is None
 
 
 def warned(outputs: list[str | None], answers: list[str], **settings: object) -> str:
@@ -138,7 +126,7 @@ def test_odd_shares_are_warned_about() -> None:
 
 
 def test_a_fall_with_depth_is_warned_about() -> None:
-    best = frame([("d", "r", "accuracy", "A", 1, 10, 0.14, 0.05, 0.2, 40)], NO_DEPTHS.schema)
+    best = framed([("d", "r", "accuracy", "A", 1, 10, 0.14, 0.05, 0.2, 40)], BEST_DEPTHS)
     (note,) = of_depths.show_all(results(best_depths=best))
     text = "d, A: fewer documents serve this reader better: best depth 1, difference from depth 10 0.140 [0.050, 0.200]"
     assert text in note.text
@@ -172,12 +160,10 @@ def test_a_stage_that_asks_nothing_is_sealed(tiny: Tiny, no_reader: None) -> Non
 # --- worked examples ---
 
 
-def test_the_answers_of_worked_examples_are_known_of_a_causal_reader(tmp_path: pathlib.Path) -> None:
-    model = models.causal_folder(tmp_path)
-
+def test_the_answers_of_worked_examples_are_known_of_a_causal_reader(llama: str) -> None:
     def examples_of(**changes: Any) -> list[str]:
         """The answers that the prompt shows, as far as they would be odd outputs."""
-        config = JobConfig(reader=ReaderConfig(kind="causal", model=model, **changes))
+        config = JobConfig(reader=ReaderConfig(kind="causal", model=llama, **changes))
         use, _ = use_of(ANSWER, config, Dataset())
         return list(expected_of({(ANSWER.name, "d"): use}, {}).example_answers.get(use.reader, ()))
 
