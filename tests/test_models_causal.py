@@ -261,18 +261,19 @@ def thinking_model(folder: pathlib.Path, template: str = models.CHAT_TEMPLATE) -
     return models.loaded("causal", models.causal_folder(folder, tokenizer=tokenizer))
 
 
+def written(model: Any, form: Form, text: str) -> tuple[object, ...]:
+    """The output of a model that has written a text, and the notes on it."""
+    output: Output = model.output(form, model.tokenizer(text)["input_ids"])
+    return output[::2]
+
+
 def test_thinking_between_control_tokens_is_cut(tmp_path: pathlib.Path) -> None:
     model = thinking_model(tmp_path)
-
-    def written(text: str) -> Output:
-        output: Output = model.output(FREE, model.tokenizer(f"{text}{models.END}")["input_ids"])
-        return output
-
-    assert written("Graz")[::2] == ("Graz", ())
-    assert written("[THINK]Graz? No.[/THINK]Ada")[::2] == ("Ada", ("thinking",))
-    assert written("[THINK]Graz?")[::2] == ("", ("thinking",))
+    assert written(model, FREE, f"Graz{models.END}") == ("Graz", ())
+    assert written(model, FREE, f"[THINK]Graz?{models.END}") == ("", ("thinking",))
     channels = "<|channel|>analysis<|message|>Graz?<|start|>assistant<|channel|>final<|message|>Ada"
-    assert written(channels)[::2] == ("Ada", ("thinking",))
+    for text in ("[THINK]Graz? No.[/THINK]Ada", channels):
+        assert written(model, FREE, f"{text}{models.END}") == ("Ada", ("thinking",))
 
 
 def test_thinking_that_the_template_opens_is_cut(tmp_path: pathlib.Path) -> None:
@@ -280,11 +281,6 @@ def test_thinking_that_the_template_opens_is_cut(tmp_path: pathlib.Path) -> None
     assert opens != models.CHAT_TEMPLATE
     model = thinking_model(tmp_path, opens)
     form = models.form_for("causal", prompt="chat", stop_at_newline=False)
-
-    def written(text: str) -> Output:
-        output: Output = model.output(form, model.tokenizer(text)["input_ids"])
-        return output
-
-    assert written("Graz? No.[/THINK]\nAda")[::2] == ("Ada", ("thinking",))
+    assert written(model, form, "Graz? No.[/THINK]\nAda") == ("Ada", ("thinking",))
     # it took all tokens
-    assert written("Graz? No.")[::2] == ("", ("thinking",))
+    assert written(model, form, "Graz? No.") == ("", ("thinking",))

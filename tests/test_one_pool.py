@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import uuid
 
 import models
 import pytest
 from tiny import Tiny, compare, kilt_line, table
 
 from erag_ray.config.reader import JudgeConfig, ReaderConfig
+from erag_ray.models.causal.model import CausalModel
 from erag_ray.prompts.kinds.answer import ANSWER
 from erag_ray.prompts.kinds.likelihood import GOLD_LIKELIHOOD
 from erag_ray.prompts.kinds.relevance import RELEVANCE
@@ -22,6 +24,16 @@ QUESTIONS = {
     "fever": ("the graz choir was led by ida holm", "SUPPORTS"),
     "wow": ("what metal covers the dome", "it is copper"),
 }
+
+
+class Counted(CausalModel):
+    """Leaves a file in a folder whenever it is loaded."""
+
+    def load(self) -> None:
+        pathlib.Path(self.config.options["marks"], uuid.uuid4().hex).touch()
+        super().load()
+
+
 ANNOTATORS = ["erag", "gain", "gold_likelihood", "llm_relevance"]
 
 
@@ -42,7 +54,7 @@ def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_three_kinds(
     folder = models.causal_folder(tmp_path / "causal", seed=6, max_position_embeddings=2048)
     marks = tmp_path / "loads"
     marks.mkdir()
-    own = {"kind": "counted:Counted", "model": folder, "options": {"marks": str(marks)}}
+    own = {"kind": f"{__name__}:Counted", "model": folder, "options": {"marks": str(marks)}}
     changed = five(
         tiny,
         reader=ReaderConfig(**own, max_new_tokens=6),  # type: ignore[arg-type]
