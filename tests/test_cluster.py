@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pathlib
 import re
 import tomllib
@@ -65,12 +64,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def test_ray_accepts_the_file(name: str) -> None:
     from ray.autoscaler._private.util import prepare_config, validate_config
 
-    cluster = read(name)
-    validate_config(prepare_config(copy.deepcopy(cluster)))
-    broken = copy.deepcopy(cluster)
-    broken["available_node_types"]["readers"]["GPUs"] = 8
-    with pytest.raises(Exception, match="GPUs"):
-        validate_config(prepare_config(broken))
+    validate_config(prepare_config(read(name)))
 
 
 def expected_gpus(name: str) -> int:

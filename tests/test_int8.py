@@ -104,24 +104,14 @@ def test_rounding_in_threads_of_ones_own_is_the_same() -> None:
             assert all(map(torch.equal, found[:2], wanted[:2]))
 
 
-def layers(in_bytes: bool) -> tuple[torch.Tensor, torch.Tensor, int8.Weights, int8.Weights]:
-    """States, a norm's weight and the weights of two linear layers."""
-    torch.manual_seed(8)
-    states, norm = torch.randn(3, 5, 64) * 4, torch.rand(64) + 0.5
-    inner, out = torch.randn(200, 64), torch.randn(64, 200)
-    return (
-        states,
-        norm,
-        *((int8.quantize_weights(inner), int8.quantize_weights(out)) if in_bytes else (inner, out)),
-    )
-
-
 @pytest.mark.parametrize("in_bytes", [False, pytest.param(True, marks=needs_bytes)])
 def test_what_stands_around_a_linear_layer(in_bytes: bool) -> None:
-    states, norm, inner, out = layers(in_bytes)
-    floats = layers(in_bytes=False)
+    torch.manual_seed(8)
+    states, norm = torch.randn(3, 5, 64) * 4, torch.rand(64) + 0.5
+    floats = torch.randn(200, 64), torch.randn(64, 200)
+    inner, out = map(int8.quantize_weights, floats) if in_bytes else floats
     normed = functional.rms_norm(states, (64,), norm, 1e-6)
-    product = functional.linear(normed, floats[2])
+    product = functional.linear(normed, floats[0])
     most = 0.02 if in_bytes else 1e-5
 
     def is_close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
@@ -130,10 +120,10 @@ def test_what_stands_around_a_linear_layer(in_bytes: bool) -> None:
     assert is_close(int8.normed_linear(states, norm, 1e-6, inner), product)
     sums = states.clone()
     int8.add_linear(sums, int8.normed_relu_linear(states, norm, 1e-6, inner), out)
-    assert is_close(sums, states + functional.linear(product.relu(), floats[3]))
+    assert is_close(sums, states + functional.linear(product.relu(), floats[1]))
     sums = torch.ones_like(product)
     int8.add_linear(sums, states, inner)
-    assert is_close(sums, 1 + functional.linear(states, floats[2]))
+    assert is_close(sums, 1 + functional.linear(states, floats[0]))
     ordered = int8.normed_order(states, norm, 1e-6, inner).view(15, 200)
     assert torch.equal(
         ordered.argsort(), int8.normed_linear(states, norm, 1e-6, inner).view(15, 200).argsort()

@@ -101,12 +101,6 @@ def retrieval(tiny: Tiny, **changes: object) -> RetrieveConfig:
     return config_of(tiny, **{"passages": [], "retrievers": {"good": python()}, **changes})
 
 
-def untitled(tiny: Tiny) -> None:
-    """Take the titles out of the passage file, as the lists have none."""
-    rows = [json.loads(line) for line in tiny.passages.read_text().splitlines()]
-    tiny.passages.write_text("".join(json.dumps({**row, "title": ""}) + "\n" for row in rows))
-
-
 def asked() -> list[str]:
     return sys.modules["my_search"].ASKED
 
@@ -377,7 +371,9 @@ def test_a_cross_encoder_reads_the_texts_that_the_lists_bring(searched: Tiny) ->
         query: sorted(documents) for query, documents in lists.items()
     }
     assert pl.read_parquet(runs["again"].path)["score"].n_unique() > 1
-    untitled(searched)
+    # as the lists have no titles
+    rows = [json.loads(line) for line in searched.passages.read_text().splitlines()]
+    searched.passages.write_text("".join(json.dumps({**row, "title": ""}) + "\n" for row in rows))
     with_passages = retrieval(
         searched,
         retrievers={"good": python(), "again": rerank},

@@ -75,12 +75,7 @@ def job_config(tiny: Tiny, job: str) -> Any:
         "papers": lambda: PapersConfig(comparison=out, out=f"{folder}/papers"),
         "export": lambda: ExportConfig(job=out, out=f"{folder}/export"),
         "world": lambda: WorldConfig(num_passages=300, num_processes=1, out=f"{folder}/world"),
-        "settle": lambda: SettleConfig(
-            **{
-                **{field.name: getattr(here, field.name) for field in dataclasses.fields(here)},
-                "compare": ["good", "bad"],
-            }
-        ),
+        "settle": lambda: SettleConfig(**{**vars(here), "compare": ["good", "bad"]}),
     }
     return configs.get(job, lambda: here)()
 
@@ -184,7 +179,7 @@ def test_no_job_changes_a_file_that_is_not_its_own(
 ) -> None:
     folder = tmp_path_factory.mktemp("users")
     shutil.copytree(finished.folder, folder, dirs_exist_ok=True)
-    tiny = moved(finished, folder)
+    tiny = write_tiny(folder)
     files = {**put(folder, names), **put(out_of(tiny, job), names)}
     run_somehow(tiny, job, how, num_writes)
     assert_unchanged(files)
@@ -192,17 +187,6 @@ def test_no_job_changes_a_file_that_is_not_its_own(
         # what a killed job has left is no obstacle for the next
         assert run_here(tiny, job) in (0, 2, 3, 4)
         assert_unchanged(files)
-
-
-def moved(tiny: Tiny, folder: pathlib.Path) -> Tiny:
-    """The same comparison in a copy of its folder."""
-    there = write_tiny(folder)
-    return dataclasses.replace(
-        there, config=dataclasses.replace(tiny.config, **{key: getattr(there.config, key) for key in PLACES})
-    )
-
-
-PLACES = ("queries", "passages", "runs", "out", "cache_dir")
 
 
 # --- which folder becomes an out ---
