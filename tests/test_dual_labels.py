@@ -8,8 +8,10 @@ import functools
 import json
 import pathlib
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
+import kiwipiepy
 import polars as pl
 import pytest
 from gold import gold_of
@@ -60,6 +62,14 @@ def klue(tmp_path: pathlib.Path) -> pathlib.Path:
     path = tmp_path / "klue-mrc-v1.1_dev.json"
     path.write_text(json.dumps({"version": "v", "data": ARTICLES}, ensure_ascii=False, indent=1))
     return path
+
+
+@pytest.fixture(scope="module")
+def one_kiwi() -> Iterator[None]:
+    """The Korean analyser, which takes seconds to load, is loaded once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kiwipiepy, "Kiwi", functools.cache(kiwipiepy.Kiwi))
+        yield
 
 
 def all_pages(path: pathlib.Path, diagnostics: Diagnostics) -> list[Page]:
@@ -231,7 +241,7 @@ def config_of(folder: pathlib.Path, klue: pathlib.Path, pages: pathlib.Path) -> 
 
 @pytest.mark.long
 def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
-    klue: pathlib.Path, tmp_path: pathlib.Path
+    klue: pathlib.Path, tmp_path: pathlib.Path, one_kiwi: None
 ) -> None:
     config = config_of(tmp_path, klue, klue)
     made, published = label_twice(config, retrieve(config))
@@ -246,7 +256,9 @@ def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
 
 
 @pytest.mark.long
-def test_a_made_korean_set_is_large_enough_and_its_table_is_plausible(tmp_path: pathlib.Path) -> None:
+def test_a_made_korean_set_is_large_enough_and_its_table_is_plausible(
+    tmp_path: pathlib.Path, one_kiwi: None
+) -> None:
     import_script("notebooks/korean_pages.py").main(tmp_path, 0)
     config = config_of(tmp_path, tmp_path / "klue.json", tmp_path / "pages.parquet")
     label_twice(config, retrieve(config))
