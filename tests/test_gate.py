@@ -429,8 +429,7 @@ def test_a_baseline_of_an_older_version_without_a_column_is_refused(out: str, ot
     table, config = other.read(UTILITY).drop("score"), other.manifest(UTILITY)["config"]
     key = tuple(name for name in UTILITY.key if name != "score")
     old = TableSchema(name=UTILITY.name, columns=table.to_arrow().schema, key=key)
-    for one in (UTILITY, MEANS):
-        other.write(other.read(one), one, config=other.manifest(one)["config"])
+    other.write(other.read(MEANS), MEANS, config=other.manifest(MEANS)["config"])
     other.write(table, old, config=config)
     text = refusal(baseline=other.folder.root, candidate=out)
     where = f"baseline: {other.folder.root}: sealed by another version"
@@ -469,16 +468,9 @@ def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
     assert said.startswith("2 problems with the inputs:")
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("margin", float("nan"), "margin: expected a number, got nan"),
-        ("comment", "a/", "comment must name a file, got a/"),
-    ],
-)
-def test_values_out_of_range_are_refused(key: str, value: object, message: str) -> None:
-    with pytest.raises(ValueError, match=f"- {re.escape(message)}$"):
-        GateConfig(**{key: value})  # type: ignore[arg-type]
+def test_a_comment_is_a_file() -> None:
+    with pytest.raises(ValueError, match=r"- comment must name a file, got a/$"):
+        GateConfig(comment="a/")
 
 
 def test_the_example_config_names_the_demos_folder() -> None:

@@ -282,11 +282,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("num_writes", [30, pytest.param(60, marks=pytest.mark.long)])
-def test_what_sigkill_leaves_is_gone_after_the_next_job(tiny: Tiny, num_writes: int) -> None:
+def test_what_sigkill_leaves_is_gone_after_the_next_job(tiny: Tiny) -> None:
     files = put(tiny.folder, [("", "notes.txt"), ("_unfinished", "mine")])
     config = dataclasses.replace(tiny.config, num_readers=0, write_every_seconds=0.0)
-    process = python("-c", KILLED, num_writes, *job_command(config, tiny.folder)[1:], env=environment())
+    process = python("-c", KILLED, 30, *job_command(config, tiny.folder)[1:], env=environment())
     assert process.returncode == -signal.SIGKILL, process.stderr
     out, store = out_of(tiny, "compare"), pathlib.Path(tiny.config.cache_dir)
     assert list((out / "_leases").iterdir())
