@@ -14,14 +14,9 @@ from guides import text_of
 from scripts import import_script
 
 ROOT = pathlib.Path(__file__).parent.parent
-# file -> where the machine's type stands, and the type: 96 vCPU and 8 x A100 each (the clouds' own specifications)
 GCP = "jobs/cluster/gcp.yaml"
-MACHINES = {
-    "cluster.yaml": ("InstanceType", "p4d.24xlarge"),
-    GCP: ("machineType", "a2-highgpu-8g"),
-}
-
-
+# file -> where the machine's type stands, and the type: 96 vCPU and 8 x A100 each (the clouds' own specifications)
+MACHINES = {"cluster.yaml": ("InstanceType", "p4d.24xlarge"), GCP: ("machineType", "a2-highgpu-8g")}
 LINES_TO_CHANGE = {"cluster.yaml": 3, GCP: 2}
 
 # CUDA -> the driver that NVIDIA's release notes name for the first release of that toolkit on Linux

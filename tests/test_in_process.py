@@ -1,4 +1,4 @@
-"""Reading in this process, without Ray: the same tables as by actors, and what is answered stays."""
+"""Reading in this process, without Ray; its settings stay."""
 
 from __future__ import annotations
 

@@ -111,12 +111,6 @@ def test_kinds_of_request_do_not_change_each_other(
     assert len(together) == 20 * len(forms)
 
 
-def test_no_requests_have_no_response() -> None:
-    config = ReaderConfig(kind="echo")
-    assert list(make_model(config).run([])) == []
-    assert list(models.BareModel(config).run([])) == []
-
-
 @pytest.mark.long
 @each_model
 def test_odd_passages_are_answered(folders: dict[str, str], kind: str, settings: dict[str, Any]) -> None:
