@@ -237,15 +237,13 @@ def test_every_table_knows_who_was_asked(world: World) -> None:
 
 # --- a sample of the reader's questions, and a job of these questions ---
 
-OF_LIKELIHOODS = ["erag", "gain", "gold_likelihood", "usable", "udcg", "distracting"]
-
 
 def test_a_sample_of_the_reader_is_the_job_of_that_sample(
     tmp_path: pathlib.Path, reads_here: list[int]
 ) -> None:
     tiny = towns(tmp_path, {"good": 30, "half": 10}, 30).with_config(
         reader=ReaderConfig(kind="outside_model:Words"),
-        annotators=OF_LIKELIHOODS,
+        annotators=["erag", "gain", "gold_likelihood", "usable", "udcg", "distracting"],
         end_to_end_depths=[1],
         depth=1,
     )

@@ -29,14 +29,8 @@ OWN_IDEAL = pl.col("ideal") != "pool"
 def in_two_corpora(tiny: Tiny, **changes: object) -> Tiny:
     """The comparison with each run in a corpus of its own; both have the same passages."""
     corpora = {name: CorpusConfig(passages=[str(tiny.passages)]) for name in ("left", "right")}
-    run_corpora = {"good": "left", "bad": "right"}
-    changed = {
-        "passages": [],
-        "corpora": corpora,
-        "run_corpora": run_corpora,
-        "out": f"{tiny.config.out}-two",
-    }
-    return tiny.with_config(**changed, **changes)
+    two = tiny.with_config(passages=[], corpora=corpora, run_corpora={"good": "left", "bad": "right"})
+    return two.with_config(out=f"{tiny.config.out}-two", **changes)
 
 
 def without_corpus(rows: pl.DataFrame) -> pl.DataFrame:

@@ -96,10 +96,6 @@ def test_readers_start_without_gpus_and_with_threads_for_their_tokenizers(
     assert json.loads(output) == ["", "2", "true", "1000", list(GARBAGE_THRESHOLDS)]
 
 
-def test_outside_of_ray_a_process_may_use_a_cpu() -> None:
-    gpus.check_gpus()
-
-
 def test_the_kinds_of_gpus_are_named_once() -> None:
     nodes = [{"CPU": 8.0, "accelerator_type:A100": 1.0}, {"accelerator_type:A100": 1.0}, {"GPU": 1.0}]
     assert gpu_names(nodes) == "A100"
