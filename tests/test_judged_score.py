@@ -391,7 +391,8 @@ def test_a_dry_run_says_at_most_how_much_is_asked_and_asks_nothing(
     _, said = job("compare", dry)
     assert "an upper bound" in said
     assert re.findall(r"^at most: .*answer_judge, .* (\d+) new", said, re.MULTILINE) == ["37"]
-    ((count, price),) = re.findall(r"^at most: .*about (\d+) requests, .* price ([\d.]+)", said, re.MULTILINE)
+    found = re.findall(r"^at most: .*about (\d+) requests, .* price at most ([\d.]+)", said, re.MULTILINE)
+    ((count, price),) = found
     assert (count, float(price) > 0) == ("37", True)
     assert server.asked == []
     assert job("compare", priced)[0] == 0

@@ -13,14 +13,14 @@ import polars as pl
 
 from erag_ray.data.runs.entries import in_trec_order
 from erag_ray.store.folder import Folder
-from erag_ray.store.schemas import RUNS
+from erag_ray.store.schemas import VALUE, frame_schema
 from erag_ray.store.sharded_tasks import part, read_frame
 
 # sizes of the tasks
 QUERIES_PER_TASK = 2048
 TEXTS_PER_PART = 4096
 PAIRS_PER_PART = 16_384
-LIST_COLUMNS = RUNS.empty().drop("run_id").schema
+LIST_COLUMNS = frame_schema("query_id rank doc_id score", score=VALUE)
 """RUNS without run_id."""
 FOUND_COLUMNS = pl.Schema({"query": pl.UInt32(), "place": pl.UInt32(), "score": pl.Float64()})
 """Candidates: the number of the query and the document's position in its index, both from 0."""

@@ -39,7 +39,7 @@ from erag_ray.prompts.prompt import VERDICTS
 from erag_ray.prompts.request import Form, Request
 from erag_ray.store.folder import Folder
 from erag_ray.store.responses import ResponseStore
-from erag_ray.store.schemas import REQUESTS
+from erag_ray.store.schemas import REQUESTS, frame_schema
 from erag_ray.store.stages.stage import read_costs
 from erag_ray.support.progress import stage_progress
 
@@ -182,8 +182,8 @@ def _to_ask(
     return of_documents, of_lists.join(given, on=list_key, how="anti", maintain_order="left")
 
 
-_NO_LISTS = NO_ANSWERS.select("kind", "query_id", "doc_ids")
-_NO_LISTS_OF_RUNS = NO_ANSWERS.select("run_id", "query_id", "depth", "doc_ids")
+_NO_LISTS = frame_schema("kind query_id doc_ids").to_frame()
+_NO_LISTS_OF_RUNS = frame_schema("run_id query_id depth doc_ids").to_frame()
 
 
 def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
