@@ -77,9 +77,7 @@ class Model(ABC):
         default_prompt: name of the built-in prompt that it gets if the config names none.
         charges_budget: whether `run` charges ``budget`` itself, and ends when it is spent; else its caller does.
         has_timeouts: whether each request has a time limit of its own; then ``max_batch_seconds: auto`` sets none.
-        budget: what the requests may cost.
         may_all_fail: whether all requests may become errors (``max_error_fraction``); else many in a row end the job.
-        config: of the reader.
         memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
     """
 

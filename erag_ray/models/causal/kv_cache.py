@@ -38,8 +38,7 @@ class ReservedLayer(transformers.cache_utils.DynamicLayer):
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
         for states in (key_states, value_states):
-            shape = [*states.shape[:-2], self._capacity, states.shape[-1]]
-            self._memory.append(reusable(shape, states))
+            self._memory.append(reusable([*states.shape[:-2], self._capacity, states.shape[-1]], states))
         self._show(0)
 
     def update(
@@ -114,15 +113,8 @@ def generate_with_eviction(
 ) -> list[list[int]]:
     """Decode greedily by transformers' ``generate``, a few tokens at a time, and evict finished rows in between.
 
-    Return the output tokens of each row, up to its end or a few tokens further.
-
-    Args:
-        model: of transformers.
-        ids: [rows, tokens], prompts with padding.
-        mask: [rows, tokens], 0 at padding.
-        cache: plain keys and values of the first tokens, with ``batch_select_indices``.
-        decoding: a GenerationConfig, with ``max_new_tokens``.
-        ends: tokens that end an output.
+    Return the output tokens of each row, up to its end or a few tokens further. ``ids`` and ``mask`` [rows, tokens] are
+    prompts with padding; ``cache`` has plain keys and values of their first tokens; ``decoding`` is a GenerationConfig.
     """
     start, max_length = ids.shape[1], ids.shape[1] + decoding.max_new_tokens
     decoding.return_dict_in_generate = True

@@ -190,10 +190,9 @@ class CausalModel(LocalModel):
         padded = torch.nn.utils.rnn.pad_sequence(
             rows, batch_first=True, padding_value=self._pad, padding_side="left"
         )
-        lengths = torch.tensor([len(row) for row in rows])
-        mask = torch.arange(padded.shape[1])[None, :] >= (padded.shape[1] - lengths)[:, None]
         ids = torch.cat([torch.tensor(prefix, dtype=torch.long).expand(len(rows), -1), padded], dim=1)
-        mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
+        position, lengths = torch.arange(ids.shape[1]), torch.tensor(list(map(len, rests)))
+        mask = (position < len(prefix)) | (position >= ids.shape[1] - lengths[:, None])
         device = self.model.device
         return memory.to_device(ids, device), memory.to_device(mask.long(), device), cache, num_cached
 

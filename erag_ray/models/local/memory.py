@@ -91,11 +91,10 @@ def largest_batch(room: int, estimate: MemoryEstimate, most: Limits) -> Limits:
 
 
 def room_on(device: torch.device, share: float) -> int:
-    """Return the bytes available for the batches of a model whose weights are loaded.
+    """Return the bytes available for the batches of a model whose weights are loaded on a device.
 
-    Args:
-        device: of the weights. On a GPU the free memory counts, on a CPU `CPU_SHARE` of the machine's memory.
-        share: fraction of the GPU, or of that memory, if several models share it.
+    On a GPU the free memory counts, on a CPU `CPU_SHARE` of the machine's memory; of these, models that share the
+    device each have a ``share``.
     """
     if device.type == "cpu":
         return int(machine_bytes() * CPU_SHARE * share)
@@ -125,8 +124,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def free_memory() -> None:
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -128,7 +128,6 @@ class LocalModel(Model):
 
     def begin(self, arranged: Any) -> None:
         """Compute on the device what all batches of a window share; skipped if there is not enough memory."""
-        return
 
     def limits(self, form: Form) -> Limits:
         """Return the current limits of a batch: as configured or by memory, and smaller after out-of-memory errors."""

@@ -133,16 +133,10 @@ class Segment(NamedTuple):
 def cut_prompt(
     pieces: Sequence[Piece], ids: Sequence[Ids], *, limit: int, keep_end: bool, keep_question: bool = False
 ) -> Segment:
-    """Truncate a prompt to ``limit`` tokens (more only with ``keep_question`` and a longer question).
+    """Truncate a prompt, with ``ids`` of each piece, to ``limit`` tokens, templates included; otherwise as `cut`.
 
-    If the templates of all passages do not fit, the last passages are dropped with their templates.
-
-    Args:
-        pieces: the prompt.
-        ids: the token ids of each piece.
-        limit: the largest number of tokens, templates included.
-        keep_end: a truncated question keeps its end, as in `cut`.
-        keep_question: never truncate the question.
+    Only with ``keep_question`` and a longer question it has more. If the templates of all passages do not fit, the last
+    passages are dropped with their templates.
     """
     if sum(map(len, ids)) <= limit:
         return Segment(tuple(itertools.chain.from_iterable(ids)), 0, 0)
@@ -173,8 +167,7 @@ def _dropped(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int]
 
 def up_to_end(ids: list[int], ends: Collection[int]) -> list[int]:
     """Return the tokens of an output up to and with the first that ends it."""
-    length = next((index + 1 for index, id_ in enumerate(ids) if id_ in ends), len(ids))
-    return ids[:length]
+    return ids[: next((index + 1 for index, id_ in enumerate(ids) if id_ in ends), len(ids))]
 
 
 def answer_ids(tokenizer: PieceTokenizer, requests: Sequence[Request]) -> list[tuple[Ids, ...]]:

@@ -160,15 +160,10 @@ class Client:
         max_retries: int | None = None,
         is_exclusive: bool = False,
     ) -> dict[str, Any]:
-        """Send a request; return the reply as JSON, which is an answer (`failure_of`).
+        """Send a request to a server by its index, or to the next; return the reply as JSON, an answer (`failure_of`).
 
-        Args:
-            body: of the request.
-            estimate: tokens in prompt and output.
-            budget: to charge; None: the request is free.
-            server: index of the server; None for the next in turn.
-            max_retries: of each kind; None: as in `RETRIES`.
-            is_exclusive: do not wait for a slot; for use within ``limit.exclusive``.
+        ``estimate`` has the tokens in prompt and output, and without a ``budget`` they are free. ``max_retries`` are of
+        each kind, by default those of `RETRIES`. Within ``limit.exclusive``, ``is_exclusive`` waits for no slot.
 
         Raises:
             RequestError: this request failed.

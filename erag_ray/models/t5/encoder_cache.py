@@ -25,28 +25,20 @@ Indices = npt.NDArray[np.int64]
 
 
 class Padded(NamedTuple):
-    """Segments of one pass of an encoder, on the host.
-
-    Attributes:
-        ids: [segments, width], padded with 0.
-        lengths: tokens of each segment.
-        tokens: indices into the flattened ``ids`` of the tokens that are not padding.
-    """
+    """Segments of one pass of an encoder, on the host."""
 
     ids: torch.Tensor
+    """[segments, width], padded with 0."""
     lengths: Sequence[int]
     tokens: torch.Tensor
+    """Indices into the flattened ``ids`` of the tokens that are not padding."""
 
 
 class EncoderStates(NamedTuple):
-    """The concatenated encoder states of each prompt's segments.
-
-    Attributes:
-        states: [prompts, width, size], padded with 0.
-        lengths: the number of states of each prompt.
-    """
+    """The concatenated encoder states of each prompt's segments."""
 
     states: torch.Tensor
+    """[prompts, width, size], padded with 0."""
     lengths: Sequence[int]
 
     @property
@@ -73,15 +65,10 @@ class Passes:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderCache:
-    """Encoder states of distinct segments.
-
-    Attributes:
-        states: [tokens + 1, size]; the last row is 0, for padding.
-        starts: the index of each segment's first state.
-        multiple: the widths of batches are multiples of it.
-    """
+    """Encoder states of distinct segments; ``starts`` and ``multiple`` as of `Passes`."""
 
     states: torch.Tensor
+    """[tokens + 1, size]; the last row is 0, for padding."""
     starts: Mapping[Ids, int]
     multiple: int = 1
 
@@ -99,9 +86,7 @@ class EncoderCache:
 
 def ranges(starts: Indices, lengths: Indices) -> Indices:
     """Return the concatenated ranges start, start + 1, ..., start + length - 1."""
-    before = np.cumsum(lengths) - lengths
-    indices: Indices = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
-    return indices
+    return np.arange(lengths.sum()) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
 
 
 def _table(

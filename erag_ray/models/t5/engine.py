@@ -81,12 +81,10 @@ class Stack(NamedTuple):
 
 
 class Engine:
-    """Encodes and decodes with the weights of a model of one of `KINDS`.
+    """Encodes and decodes with the weights of a model of transformers, of one of `KINDS`, on its device.
 
-    Args:
-        model: of transformers, on its device. It shares its weights with the engine: where the engine concatenates
-            those of several layers, the model's become views of the result.
-        is_int8: use int8 matrix products.
+    They share the weights: where the engine concatenates those of several layers, the model's become views of the
+    result. With ``is_int8`` matrix products are in int8.
 
     Raises:
         JobError: the machine does not support int8.
