@@ -98,16 +98,9 @@ def score_rows(
     scoring: Scoring | None = None,
     key: Sequence[str] = ("query_id",),
 ) -> pl.DataFrame:
-    """Score outputs by the scores and gold answers of their questions, as `score_outputs`.
+    """Score the column output of rows by answers and score of their questions, such as QUERIES, as `score_outputs`.
 
-    Args:
-        rows: columns query_id, output and others.
-        questions: columns answers and score, such as QUERIES.
-        scoring: the judge's grades, and what happens to errors of user code.
-        key: the columns that link the two.
-
-    Returns:
-        The rows with the columns score and value, those with the same score together.
+    Return the rows with the columns score and value, those with the same score together. ``key`` links the two.
     """
     answers = {tuple(names): texts for *names, texts in questions.select(*key, "answers").iter_rows()}
     named = rows.join(questions.select(*key, "score"), on=key, maintain_order="left")

@@ -76,8 +76,7 @@ def gain(evidence: Evidence) -> pl.DataFrame:
 def closed_book_answers(evidence: Evidence) -> pl.DataFrame:
     """Count the questions that a reader answers without documents: only for these can `gain` be below 0.
 
-    Returns:
-        Columns dataset, reader, num_questions, num_answered (score above 0).
+    Columns are dataset, reader, num_questions, num_answered (score above 0).
     """
     scores = _closed_book_scores(evidence).join(evidence.queries.select("query_id", "dataset"), on="query_id")
     counts = {"num_questions": pl.len(), "num_answered": (pl.col("without") > 0).sum()}

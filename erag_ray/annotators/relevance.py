@@ -65,10 +65,7 @@ def usable(evidence: Evidence) -> pl.DataFrame:
 def udcg(evidence: Evidence, relevance: Callable[[Evidence], pl.DataFrame]) -> pl.DataFrame:
     """Return the signed term of UDCG: `usable`, times 1 if the document is relevant, else -1/3; in [-1/3, 1].
 
-    Args:
-        evidence: with the responses that both need.
-        relevance: annotator whose labels of at least the job's threshold (none: `SUFFICES`) are relevant. Null there
-            gives null.
+    Relevant are ``relevance`` labels of at least the job's threshold (none: `SUFFICES`); null there gives null.
     """
     relevant = _relevant(evidence, relevance)
     weight = pl.when("relevant").then(1.0).when(pl.col("relevant").not_()).then(IRRELEVANT_WEIGHT)

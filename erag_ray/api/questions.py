@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from erag_ray.api.rows import Row, plain, rows_of
 from erag_ray.data.datasets.answers import READ as ANSWER_FIELDS
@@ -15,22 +14,13 @@ from erag_ray.support.errors import InputError
 NUM_NAMED = 5
 
 
-class Questions(NamedTuple):
-    """Questions as JSON records with ``id``, ``question``, ``answers`` and all other fields."""
+def question_records(questions: object) -> tuple[list[Row], bool]:
+    """Return questions as JSON records with ``id``, ``question``, ``answers`` and all other fields.
 
-    records: list[Row]
-    are_numbered: bool
-    """They have no ids, and are numbered from "1"."""
-
-
-def question_records(questions: object) -> Questions:
-    """Return questions as records of a question file.
-
-    Args:
-        questions: a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question``,
-            ``answers`` (or another field of `gold_answers`: a text or several), or ``answers_all`` (several facts,
-            each a text or its accepted forms), and an id (``id`` or another of `QUESTION_IDS`: a text or a whole
-            number). Questions without any id are numbered from "1".
+    They are a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question``, ``answers`` (or
+    another field of `gold_answers`: a text or several), or ``answers_all`` (several facts, each a text or its accepted
+    forms), and an id (``id`` or another of `QUESTION_IDS`: a text or a whole number). Questions without any id are
+    numbered from "1", which is returned too.
 
     Raises:
         InputError: all problems, each with the number of its question.
@@ -51,9 +41,8 @@ def question_records(questions: object) -> Questions:
         rest = [f"and {more} more of such problems"] if more > 0 else []
         raise InputError([*problems[:NUM_NAMED], *rest])
     if any(ids):
-        return Questions(records, are_numbered=False)
-    numbered = [{**record, "id": str(number)} for number, record in enumerate(records, 1)]
-    return Questions(numbered, are_numbered=True)
+        return records, False
+    return [{**record, "id": str(number)} for number, record in enumerate(records, 1)], True
 
 
 def _check_columns(rows: list[Row]) -> None:

@@ -85,10 +85,8 @@ def _make(
 def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
     """Return the response to each list: columns reader, run_id, query_id, depth, output, num_prompt_tokens and others.
 
-    Args:
-        lists: one row per list; columns run_id, query_id, depth, doc_ids (the first ``depth`` documents).
-        requests: REQUESTS for answers to these lists, joined by query_id and doc_ids; without other kinds of requests.
-        responses: RESPONSES to these requests.
+    Lists have the columns run_id, query_id, depth, doc_ids (the first ``depth`` documents). ``requests`` are those for
+    answers to these lists, without other kinds.
 
     Raises:
         ValueError: a list lacks its request or its response.

@@ -81,9 +81,7 @@ def pad(values: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Floats:
 def list_ideal(labels: Floats, lengths: npt.ArrayLike | None = None) -> Lists:
     """Return lists with ideal="list": the base of each list is its documents, cut at the depth.
 
-    Args:
-        labels: [num_lists, depth], in rank order, 0 behind the end of a shorter list.
-        lengths: [num_lists]; without it every list is as long as the depth.
+    Labels and lengths are as in `Lists`; without lengths every list is as long as the depth.
     """
     matrix = np.asarray(labels, dtype=np.float64)
     sizes = np.full(len(matrix), matrix.shape[1]) if lengths is None else np.asarray(lengths)
@@ -173,15 +171,11 @@ class Measure:
 def compute_all(
     names: Collection[str], lists: Lists, cutoffs: Collection[int], threshold: float | None = None
 ) -> dict[tuple[str, int], Floats]:
-    """Compute several measures at several cut-offs: (name, cutoff) -> [num_lists].
+    """Compute several measures at several cut-offs, each 1..depth: (name, cutoff) -> [num_lists].
 
-    Args:
-        names: keys of `MEASURES`, aliases (`canonical_name`), or ``package.module:name`` of a `Measure`; defined for
-            labels of this kind (`check_measures`).
-        lists: the ranked lists.
-        cutoffs: each 1..depth.
-        threshold: for measures that need binary labels: label >= threshold is relevant, in the lists and in the base.
-            If set it is always applied; it is never inferred from the labels.
+    Names are keys of `MEASURES`, aliases (`canonical_name`), or ``package.module:name`` of a `Measure`; defined for
+    labels of this kind (`check_measures`). For measures that need binary labels, label >= threshold is relevant, in the
+    lists and in the base. If set it is always applied; it is never inferred from the labels.
 
     Raises:
         ValueError: an unknown measure.

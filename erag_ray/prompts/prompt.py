@@ -252,17 +252,11 @@ def fit(
 def cut(
     parts: Sequence[Piece], texts: Sequence[Text], *, room: int, keep_end: bool, keep_question: bool = False
 ) -> tuple[list[Text], int, int]:
-    """Truncate the pieces of a prompt to ``room`` characters or tokens; templates, and passages' starts, stay.
+    """Truncate the text or the tokens of each piece of a prompt, which has ``room`` characters or tokens in all.
 
-    Args:
-        parts: the prompt.
-        texts: the text or the tokens of each piece.
-        room: for all of the prompt.
-        keep_end: a truncated question keeps its end (a dialogue), else its start.
-        keep_question: never truncate the question.
-
-    Returns:
-        The texts, and how much is cut from the question (each time that the template has it) and from the passages.
+    Templates, and passages' starts, stay. With ``keep_end`` a truncated question keeps its end (a dialogue), else its
+    start; with ``keep_question`` it is never truncated. Return the texts, and how much is cut from the question (each
+    time that the template has it) and from the passages.
     """
     question, passages = lengths_of(parts, texts, "question"), lengths_of(parts, texts, "passage")
     room -= sum(lengths_of(parts, texts, "template"))

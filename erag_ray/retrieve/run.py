@@ -220,15 +220,12 @@ def _index_made_from(run: Run) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InMemory(Retriever):
-    """A retriever with an index in memory.
-
-    Attributes:
-        code: has ``settings``, all that the lists depend on except questions and passages, and ``index(corpus)``, which
-            returns an object with ``search(queries, depth)``: RUNS without run_id, in the order of QUERIES, where a
-            query without matches has no row; a column ``seconds``, if there is one, is the same in all rows of a list.
-    """
+    """A retriever with an index in memory."""
 
     code: Any
+    """Has ``settings``, all that the lists depend on except questions and passages, and ``index(corpus)``: an object
+    with ``search(queries, depth)``, which returns RUNS without run_id, in the order of QUERIES, where a query without
+    matches has no row; a column ``seconds``, if there is one, is the same in all rows of a list."""
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -291,8 +288,7 @@ def _with_brought(lists: pl.DataFrame) -> pa.Table:
 def read_run(path: str, run_id: str) -> pl.DataFrame:
     """Return the documents of a sealed run: RUNS, with texts and latencies if its retriever brings them."""
     folder, _, name = path.rpartition("/")
-    lists = pl.DataFrame(Folder(folder).read_parquet(name)).filter(pl.col("rank") > 0)
-    return as_entries(lists, run_id)
+    return as_entries(pl.DataFrame(Folder(folder).read_parquet(name)).filter(pl.col("rank") > 0), run_id)
 
 
 def claim_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:

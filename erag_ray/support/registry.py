@@ -73,14 +73,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def find_instance(kind: str, name: str, entries: Mapping[str, T], entry_class: type[T], arguments: str) -> T:
-    """Return what `find` returns, which must be an instance of ``entry_class``.
+    """Return what `find` returns, which must be an instance of a class with the fields ``name`` and ``function``.
 
-    Args:
-        kind: for messages, such as "measure".
-        name: a key of ``entries``, or ``package.module:name``.
-        entries: the entries of this package.
-        entry_class: a class with the fields ``name`` and ``function``.
-        arguments: its other arguments as source code; for the message about a plain function.
+    ``arguments`` are its other arguments as source code; for the message about a plain function.
 
     Raises:
         ValueError: as `find`; or the object is of another class.

@@ -104,9 +104,7 @@ def test_answers_are_read_from_their_common_fields_and_forms(
     fields: dict[str, Any], answers: list[str], note: str, tmp_path: pathlib.Path
 ) -> None:
     record = {**SEVEN, **fields}
-    by_python = question_records([record])
-    rows = getattr(by_python, "records", by_python)
-    for records in ([record], rows):
+    for records in ([record], question_records([record])[0]):
         queries, errors, notes = loaded(write(tmp_path / "q.jsonl", *records))
         assert errors == ()
         assert queries.select("query_id", "question", "answers").rows() == [("q7", "Which river?", answers)]
@@ -125,8 +123,7 @@ def test_unanswerable_questions_are_left_out_by_every_door(answers: Any, tmp_pat
     (tmp_path / "list.json.gz").write_bytes(gzip.compress(json.dumps(records).encode()))
     frame = pl.DataFrame(records)
     frame.write_parquet(tmp_path / "q.parquet")
-    by_frame = question_records(pd.DataFrame(records))
-    write(tmp_path / "python.jsonl", *getattr(by_frame, "records", by_frame))
+    write(tmp_path / "python.jsonl", *question_records(pd.DataFrame(records))[0])
     for file in ("q.jsonl", "list.json", "list.json.gz", "q.parquet", "python.jsonl"):
         queries, errors, notes = loaded(tmp_path / file)
         assert errors == (), file
@@ -147,7 +144,7 @@ def test_marks_of_questions_without_an_answer(marks: dict[str, Any], tmp_path: p
         {**SEVEN, "answers": ["Ruhr"], **dict.fromkeys(marks)},
         {"id": "q8", "question": "?", "answers": [], **marks},
     ]
-    for rows in (records, question_records(pd.DataFrame(records, dtype=object)).records):
+    for rows in (records, question_records(pd.DataFrame(records, dtype=object))[0]):
         queries, errors, notes = loaded(write(tmp_path / "q.jsonl", *rows))
         assert (errors, notes) == ((), ("impossible questions, left out: 1 (q8)",))
         assert queries["query_id"].to_list() == ["q7"]
@@ -378,7 +375,7 @@ def test_a_missing_relative_file_names_the_folder_of_its_path(
 
 def test_questions_in_memory_with_fields_of_kilt_keep_their_question(tmp_path: pathlib.Path) -> None:
     kilt = {"input": "Which sea?", "output": [{"answer": "North Sea"}]}
-    (record,) = question_records([{**QUESTION, **kilt, "array": np.array([1, 2])}]).records
+    (record,) = question_records([{**QUESTION, **kilt, "array": np.array([1, 2])}])[0]
     assert record == {**QUESTION, **kilt, "array": [1, 2]}
     queries, errors, _ = loaded(write(tmp_path / "q.jsonl", record))
     assert errors == ()

@@ -101,7 +101,7 @@ def test_one_number_has_one_name_however_it_is_written(value: Any) -> None:
     assert identifier(value) == "7"
     lists = {7: [7]} if isinstance(value, np.ndarray) else {value: [(value, "Ann built it.")]}
     assert run_table(lists, "mine")["query_id"].to_list() == ["7"]
-    assert question_records([{"id": value, "question": "Who?", "answers": ["Ann"]}]).records[0]["id"] == "7"
+    assert question_records([{"id": value, "question": "Who?", "answers": ["Ann"]}])[0][0]["id"] == "7"
     assert passage_table([{"id": value, "text": "Ann built it."}])["doc_id"].to_list() == ["7"]
 
 
@@ -172,7 +172,7 @@ def test_rows_of_frames_are_documents_and_named_indexes_columns(tmp_path: pathli
     named = pd.DataFrame(rows, index=pd.Index([1.0, 1.0], name="qid"))
     assert by_python(tmp_path, named) == ({"1": ["7", "8"]}, "")
     asked = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]}, index=pd.Index(["q7"], name="qid"))
-    assert question_records(asked).records[0]["id"] == "q7"
+    assert question_records(asked)[0][0]["id"] == "q7"
     texts = [{"qid": 1, "docno": 7, "score": "high"}]
     assert "[0]: score is 'high'; it must be a finite number" in by_python(tmp_path, texts)[1]
     by_id = {"q1": {"a": 1, "b": np.float32(2), "c": 2.0}, "q2": {}}

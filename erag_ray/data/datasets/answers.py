@@ -76,8 +76,7 @@ def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:
     if answers:
         answers += aliases_in(values)
     else:
-        alternatives = (list(_forms(values.get(name), notes)) for name in ALTERNATIVES)
-        answers = next(filter(None, alternatives), [])
+        answers = next(filter(None, (list(_forms(values.get(name), notes)) for name in ALTERNATIVES)), [])
     if len(answers) == 1 and _JOINED.fullmatch(str(answers[0]).strip()):
         notes[KEPT_AS_TEXTS] = None
     unread = unread_fields(values, answers)

@@ -131,11 +131,9 @@ def _text(value: Any) -> str:
 
 
 def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
-    """Return the record with the fields of the plain format next to its own.
+    """Return the record with the fields of the plain format next to its own; one that it lacks is an error.
 
-    Args:
-        record: a row or line; a field that it lacks is an error with its row number.
-        fields: name of a plain field -> path in the record. Dots descend into objects, also into those of a list.
+    ``fields``: name of a plain field -> path in the record. Dots descend into objects, also into those of a list.
     """
     # other fields with answers must not be read or named: the config names another
     unread = {*READ, *filter(is_alias, record.values), *unread_fields(record.values, [])}

@@ -139,8 +139,7 @@ def kilt_question(record: Record) -> Question:
             "answer_aliases": [alias for values in (record.values, *outputs) for alias in aliases_in(values)],
         }
     )
-    meta = record.values.get("meta")
-    marks = [values for values in (record.values, meta) if isinstance(values, dict)]
+    marks = [values for values in (record.values, record.values.get("meta")) if isinstance(values, dict)]
     return _question(
         record,
         record.values,

@@ -15,14 +15,7 @@ from erag_ray.store.huggingface import dataset_name, is_dataset
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Properties of a data set.
-
-    Attributes:
-        score: name of the score, as in `erag_ray.measures.scores`.
-        max_new_tokens: the maximum length of an output in tokens.
-        family: "question", "claim" or "dialogue".
-        language: ISO 639-1.
-    """
+    """Properties of a data set; its family is "question", "claim" or "dialogue", its language in ISO 639-1."""
 
     score: str = "exact_match"
     max_new_tokens: int = 50
@@ -32,25 +25,22 @@ class Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreRule:
-    """The choice of the score of each data set.
-
-    Attributes:
-        for_all: the job's score for all questions.
-        language: of all questions; None: the data set's.
-        is_chat: whether the reader is a chat model, whose sentences rarely match an answer exactly.
-    """
+    """The choice of the score of each data set."""
 
     for_all: str | None = None
+    """The job's score for all questions."""
     language: str | None = None
+    """Of all questions; None: the data set's."""
     is_chat: bool = False
+    """Whether the reader is a chat model, whose sentences rarely match an answer exactly."""
 
     def score(self, dataset: Dataset) -> str:
         """Return the score of a data set: the job's, else its own, but match instead of exact_match for chat models.
 
         KILT's scores follow KILT's rules for any language of the data set, unless the job sets a language.
         """
-        default = "match" if self.is_chat and dataset.score == "exact_match" else dataset.score
-        chosen = self.for_all or default
+        is_sentence = self.is_chat and dataset.score == "exact_match"
+        chosen = self.for_all or ("match" if is_sentence else dataset.score)
         language = dataset.language if chosen in ("match", "char_f1") else ENGLISH
         return in_language(chosen, self.language or language)
 

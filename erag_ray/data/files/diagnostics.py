@@ -40,10 +40,8 @@ class Diagnostics:
     def error(self, kind: str, *texts: str, count: int | None = None) -> None:
         """Record errors of one kind; each text is a whole line with its file, line or id.
 
-        Args:
-            kind: what is wrong and in which file: the description of the errors that are only counted.
-            texts: the errors, or the first few of them.
-            count: the number of errors, if ``texts`` has only the first few.
+        ``kind`` is what is wrong and in which file: it describes the errors that are only counted. If ``texts`` are
+        only the first few errors, ``count`` is the number of all.
         """
         if texts:
             errors = self._errors.setdefault(kind, _Kind())

@@ -57,11 +57,8 @@ def document_of(value: object, *, bare: str = "text") -> Document:
     """Return a document of a library, a mapping (of JSON, or a row of a frame), a tuple, or a single value.
 
     The id is the document's own, under one of the keys `DOCUMENT_IDS`; without one (or with a random UUID, for
-    LangChain and LlamaIndex) the one in its metadata. A score may follow it: (document, score).
-
-    Args:
-        value: the document.
-        bare: what a single string or number is: "text" or "doc_id".
+    LangChain and LlamaIndex) the one in its metadata. A score may follow it: (document, score). ``bare`` says what a
+    single string or number is: "text" or "doc_id".
 
     Raises:
         ValueError: it is not a document; an id, the text or the title has a wrong type; it has neither id nor text.

@@ -26,14 +26,11 @@ AS_PARQUET = "Write it as Parquet, by polars.read_csv(FILE, separator=',').write
 def read_records(
     path: str, diagnostics: Diagnostics, span: Span = WHOLE, *, columns: Sequence[Sequence[str]] = ()
 ) -> Iterator[Record]:
-    """Yield the records of a file, numbered by line or from 1; what is wrong is an error in ``diagnostics``.
+    """Yield the records of a file, numbered by line or from 1; what is wrong is an error, and skipped.
 
-    Args:
-        path: JSON Lines, one JSON list of objects, tab-separated values (.tsv, .csv, .txt), Parquet, or a dataset
-            (``hf:NAME:SPLIT``).
-        diagnostics: receives errors; invalid lines are reported and skipped.
-        span: of JSON Lines.
-        columns: names of the columns of tab-separated values without a header, for each number of columns.
+    The file is JSON Lines (or a span of these), one JSON list of objects, tab-separated values (.tsv, .csv, .txt),
+    Parquet, or a dataset (``hf:NAME:SPLIT``). ``columns`` are names of tab-separated values without a header, for each
+    number of columns.
     """
     if is_dataset(path):
         try:

@@ -41,14 +41,7 @@ Piece = tuple[str, Span]
 
 @dataclass(frozen=True, kw_only=True)
 class SealedCorpus:
-    """A sealed CORPUS.
-
-    Attributes:
-        folder: path or URI, an input of `load_passages`.
-        num_pages, num_passages: numbers of pages read and of passages written.
-        is_new: whether this call made it.
-        notes: warnings about the pages.
-    """
+    """A sealed CORPUS in a folder that `load_passages` reads; ``is_new`` if this call made it."""
 
     folder: str
     num_pages: int
@@ -68,16 +61,10 @@ def make_corpus(
 ) -> SealedCorpus:
     """Split every page and seal the passages in ``<out>/corpus``, unless sealed there with the same settings.
 
+    The source is KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another format (see
+    `read_pages`); or several such files. All processes must see them. ``do`` runs a task for each piece of
+    ``per_piece`` bytes (only uncompressed JSON Lines are cut), and a Parquet file has at most ``per_part`` passages.
     After an interruption, only the pieces that are not split yet are done.
-
-    Args:
-        knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another
-            format (see `read_pages`); or several such files. All processes must see them.
-        out: the folder, a path or URI.
-        splitter: a key of `SPLITTERS`, or package.module:name.
-        do: runs the tasks, one for each piece.
-        per_part: the maximum of passages in one Parquet file.
-        per_piece: bytes of pages in one piece. Only uncompressed JSON Lines are cut; any other file is one piece.
 
     Raises:
         ValueError: the splitter is unknown.

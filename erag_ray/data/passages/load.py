@@ -52,12 +52,9 @@ def load_passages(
 ) -> pl.DataFrame:
     """Load CORPUS from one passage file or several, in the files' order (thus a page's passages in reading order).
 
-    Args:
-        paths: JSON Lines or Parquet with an id (``doc_id`` or another of `files.ids.DOCUMENT_IDS`), a text (one of
-            `files.documents.TEXT_KEYS`) and optional ``page_id`` and ``title``, or the folder of a sealed CORPUS.
-        diagnostics: receives all errors and warnings, also of passages that are not selected.
-        doc_ids: load these passages ...
-        page_ids: ... and those of these pages; all if both are None. Pages are compared by `page_key`.
+    A file is JSON Lines or Parquet with an id (``doc_id`` or another of `files.ids.DOCUMENT_IDS`), a text (one of
+    `files.documents.TEXT_KEYS`) and optional ``page_id`` and ``title``, or the folder of a sealed CORPUS. All passages
+    are checked; those of ``doc_ids`` and of the pages ``page_ids``, compared by `page_key`, are loaded (None: all).
     """
     selection = None
     if not (doc_ids is None and page_ids is None):

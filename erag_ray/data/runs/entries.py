@@ -42,8 +42,7 @@ class RunFile:
     def entries(self, rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pl.DataFrame:
         """Return rows with these columns as entries, sorted by query and rank."""
         schema = {column: ENTRY_COLUMNS[column] for column in columns}
-        ranked = pl.DataFrame(rows, schema=schema, orient="row").sort("query_id", "rank")
-        return as_entries(ranked, self.name)
+        return as_entries(pl.DataFrame(rows, schema=schema, orient="row").sort("query_id", "rank"), self.name)
 
     def error_rows(self, kind: str, rows: pl.DataFrame, text: str) -> None:
         """Record an error for each row: ``text`` with its columns in braces, about the list of its query."""

@@ -42,14 +42,9 @@ def load_run(name: str, path: Path, diagnostics: Diagnostics, *, ties: str = "tr
     """Load the complete ranked lists of one retriever: a row per query and document, best first, ranks 1..n.
 
     Columns are `ENTRY_COLUMNS`: those of RUNS, pages of KILT predictions, texts and latencies. With errors in the file
-    the lists may be incomplete.
-
-    Args:
-        name: the ``run_id``; it chooses among several runs in the file, and is otherwise independent of the file.
-        path: the file, plain or gzip.
-        diagnostics: receives all errors and warnings.
-        ties: when scores tie: "trec9" (equal in single precision: trec_eval up to version 9 and pytrec_eval) or
-            "trec10" (equal in double precision). Ties are ordered by descending id, as in trec_eval.
+    the lists may be incomplete. ``name`` becomes the ``run_id``, and chooses among several runs in the file. Scores tie
+    if equal in single precision ("trec9": trec_eval up to version 9 and pytrec_eval) or in double ("trec10"); ties are
+    ordered by descending id, as in trec_eval.
     """
     file, num_before = os.fspath(path), diagnostics.num_errors
     run = RunFile(name=name, path=file, diagnostics=diagnostics, precision=TIES[ties])

@@ -35,13 +35,8 @@ def load_outputs(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return GIVEN, and the lists that outputs bring along, with the columns `ENTRY_COLUMNS`.
 
-    Args:
-        paths: JSON Lines (.gz too), a JSON list, Parquet, or a dataset (``hf:NAME:SPLIT``).
-        runs: the runs that have a file of lists.
-        depths: numbers of documents with which lists are answered, ascending. The last is that of an output with a
-            list and no depth.
-        depth: the job's, to which gold passages are cut too: that of all outputs of `GOLD_PASSAGES`.
-        diagnostics: receives all errors.
+    ``runs`` have a file of lists. Lists are answered with ``depths`` documents, ascending; the last is the depth of an
+    output with a list and none. Outputs of `GOLD_PASSAGES` have the job's ``depth``, to which gold passages are cut.
     """
     rows: list[dict[str, Any]] = []
     first: dict[tuple[Any, ...], tuple[str, str | None]] = {}
@@ -71,8 +66,7 @@ def load_outputs(
 def item_of(record: Record) -> dict[str, str]:
     """Return what a record is about: query_id, run_id and doc_id, of which one of the last two is ""."""
     # a table of both has an empty cell for the other
-    names = SINGLE_DOCUMENTS.among(record.values)
-    is_document = any(not is_missing(record.values[name]) for name in names)
+    is_document = any(not is_missing(record.values[name]) for name in SINGLE_DOCUMENTS.among(record.values))
     return {
         "query_id": record.identifier(ROW_QUERY_IDS),
         "run_id": "" if is_document else record.identifier(SYSTEMS),

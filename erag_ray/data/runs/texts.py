@@ -22,11 +22,8 @@ def load_corpus(
 ) -> pl.DataFrame:
     """Return CORPUS of the documents of runs, and of gold documents and pages: from passage files and from the lists.
 
-    Args:
-        paths: passage files; there may be none where the entries bring texts.
-        entries: of all runs, cut to what is used.
-        diagnostics: receives all errors and warnings, also two texts under one id.
-        gold: PROVENANCE; the passages of a page with the id of a gold document are loaded too.
+    There may be no passage files where the entries, of all runs and cut to what is used, bring texts. ``gold`` is
+    PROVENANCE; the passages of a page with the id of a gold document are loaded too.
     """
     corpus = pl.DataFrame(schema=CORPUS_COLUMNS)
     if paths:

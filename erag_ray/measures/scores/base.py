@@ -100,20 +100,16 @@ def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
 
 @dataclass(kw_only=True)
 class Scoring:
-    """A judge's grades as input for scoring, and counts and errors as its results.
-
-    Attributes:
-        judgements: (query_id, output) -> the judge's grade, None if its response is not one. None instead of the
-            mapping if no judge ran: then judged scores are None.
-        num_outputs: the number of scored outputs.
-        num_errors: the number of outputs for which user code raised or returned an invalid value.
-        lines: messages about the first few of these.
-    """
+    """A judge's grades as input for scoring, and counts and errors as its results."""
 
     judgements: Mapping[tuple[str, str], str | None] | None = None
+    """(query_id, output) -> the judge's grade, None if its response is not one. None instead of the mapping if no judge
+    ran: then judged scores are None."""
     num_outputs: int = 0
     num_errors: int = 0
+    """The number of outputs for which user code raised or returned an invalid value."""
     lines: list[str] = field(default_factory=list)
+    """Messages about the first few of these."""
 
     def judged_value(self, query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
         """Return the score of an output by the judge.
@@ -141,14 +137,8 @@ def score_outputs(
     """Return the score of each output against the usable gold answers of its query; None ("not judged") stays None.
 
     Equal pairs of output and answers are scored once, since a query's passages often lead to the same output.
-
-    Args:
-        outputs: of the reader, one per row.
-        answers: the gold answers of each row.
-        score: the score of all rows.
-        query_ids: the query of each row; needed with ``scoring``.
-        scoring: has the grades for judged scores, and collects outputs for which user code raises or returns an
-            invalid value: their scores are None. Without it such errors are raised.
+    ``scoring``, which needs ``query_ids``, has the grades for judged scores, and collects outputs for which user code
+    raises or returns an invalid value: their scores are None. Without it such errors are raised.
 
     Raises:
         ValueError: unequal lengths; a value that is not a number in [0, 1] or, of a binary score, neither 0 nor 1; or a

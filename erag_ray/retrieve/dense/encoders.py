@@ -37,20 +37,16 @@ GPU_BATCH, CPU_BATCH = 128, 16
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Settings of a family of encoders.
-
-    Attributes:
-        pooling: the mean of all tokens' last states, or the first token's (cls).
-        is_normalised: whether vectors are scaled to length 1.
-        query, passage: prefixes of each text.
-        max_tokens: longer texts are truncated at the end.
-    """
+    """Settings of a family of encoders; ``query`` and ``passage`` are prefixes of each text."""
 
     pooling: Literal["mean", "cls"]
+    """The mean of all tokens' last states, or the first token's (cls)."""
     is_normalised: bool
+    """Whether vectors are scaled to length 1."""
     query: str = ""
     passage: str = ""
     max_tokens: int = 512
+    """Longer texts are truncated at the end."""
 
 
 PRESETS: dict[str, Preset] = {
@@ -161,14 +157,7 @@ def limit_tokens(model: Any, max_tokens: int | None, folder: str) -> None:
 
 
 class Encoder:
-    """A loaded encoder.
-
-    Args:
-        folder: the model.
-        preset: a key of `PRESETS`, or ``sentence-transformers``.
-        max_tokens: overrides the preset's.
-        dtype: of weights and arithmetic.
-        batch_size: texts in a batch.
+    """A loaded encoder of a `preset_named`, whose ``max_tokens`` are overridden; ``dtype`` is of its arithmetic too.
 
     Raises:
         InputError: the folder is not an encoder, or ``max_tokens`` exceeds the model's limit.

@@ -218,12 +218,8 @@ def exact(
     """Return inner products of each query with its candidates' vectors, computed in double precision.
 
     A score depends only on its two vectors (and, in the last of 16 digits before rounding to 7, on the kind of
-    processor), so a pair has the same score in any batch.
-
-    Args:
-        queries: shape (queries, width), finite.
-        vectors: shape (texts, width), finite.
-        texts: rows of ``vectors``, shape (queries, candidates).
+    processor), so a pair has the same score in any batch. ``queries`` [queries, width] and ``vectors`` [texts, width]
+    are finite; ``texts`` [queries, candidates] are rows of ``vectors``.
     """
     scores = np.empty(texts.shape, np.float32)
     for row, query in enumerate(queries.astype(np.float64)):

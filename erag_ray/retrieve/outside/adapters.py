@@ -148,17 +148,13 @@ TRANSIENT = frozenset({408, 425, 429})
 
 
 class HttpError(Exception):
-    """The service answered with an error.
-
-    Attributes:
-        is_final: the same request would fail again.
-        pause_seconds: what the service asks to wait; None: nothing.
-    """
+    """The service answered with an error; ``is_final``: the same request would fail again."""
 
     def __init__(self, message: str, *, is_final: bool, pause_seconds: float | None = None) -> None:
         super().__init__(message)
         self.is_final = is_final
         self.pause_seconds = pause_seconds
+        """What the service asks to wait."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,12 +28,9 @@ _REVISIONS: dict[int, tuple[object, str]] = {}
 
 
 def register_retriever(name: str, retriever: object, revision: str | None = None) -> RetrieverConfig:
-    """Make an object of this process a retriever of jobs that run in it, and return its config.
+    """Make an object that `as_search` takes a retriever of jobs in this process, and return the config of its run.
 
-    Args:
-        name: of the run.
-        retriever: what `as_search` takes.
-        revision: which index and settings it has (None: a run is reused only for the same object in this process).
+    ``revision`` says which index and settings it has; without it a run is reused only for the same object here.
 
     Raises:
         TypeError: the object is not a retriever.

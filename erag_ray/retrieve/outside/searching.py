@@ -39,22 +39,16 @@ NUM_SHOWN = 5
 
 @dataclass(kw_only=True)
 class Searching:
-    """Asks a search all questions.
-
-    Attributes:
-        name: of the retriever, for messages.
-        search: from `as_search`, or an `HttpSearch`.
-        depth: how many documents of a question are wanted.
-        retries: how often a question that fails is tried again, with growing pauses.
-        work: a folder that keeps what was retrieved: the next one with the same folder, questions and depth asks only
-            the others.
-    """
+    """Asks a search all questions for ``depth`` documents each."""
 
     name: str
+    """Of the retriever, for messages."""
     search: Search
     depth: int
     retries: int = 3
+    """How often a question that fails is tried again, with growing pauses."""
     work: Folder | None = None
+    """Keeps what was retrieved: the next one with the same folder, questions and depth asks only the others."""
     parts: list[pl.DataFrame] = field(default_factory=list)
     """Of `SEARCHED_COLUMNS`."""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -72,10 +66,6 @@ class Searching:
 
         Longer lists are cut at ``depth``; shorter ones are counted in a note. ``seconds`` is the latency of the attempt
         that succeeded, the same in all rows of a list. Documents without an id are called by their title and text.
-
-        Args:
-            queries: ``query_id, question``; other columns are ignored.
-            show: show progress.
 
         Raises:
             JobError: questions failed; the first of them are named, and what was retrieved stays in ``work``. Or the
