@@ -37,53 +37,43 @@ MIN_WIDTH = 1e-100
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSample:
-    """The documents of all questions, and the labels of those that were read: arrays of [num_documents].
-
-    Attributes:
-        questions: index of each document's question, from 0.
-        weights: of each label in the value of its question.
-        probabilities: probability of being read; 0 only where the weight is 0.
-        is_read: whether the document was read.
-        labels: within ``bounds`` where the document was read; not used elsewhere.
-        auxiliary: the cheap label of every document, finite.
-        bounds: (smallest, largest) possible label; predictions are clamped to them.
-    """
+    """The documents of all questions, and the labels of those that were read: arrays of [num_documents]."""
 
     questions: npt.NDArray[np.int64]
+    """Index of each document's question, from 0."""
     weights: Floats
+    """Of each label in the value of its question."""
     probabilities: Floats
+    """Probability of being read; 0 only where the weight is 0."""
     is_read: npt.NDArray[np.bool_]
     labels: Floats
+    """Within ``bounds`` where the document was read; not used elsewhere."""
     auxiliary: Floats
+    """The cheap label of every document, finite."""
     bounds: tuple[float, float] = (0.0, 1.0)
+    """(smallest, largest) possible label; predictions are clamped to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoweredValues:
-    """Unbiased estimates of the values of questions.
-
-    Attributes:
-        values: [num_questions], rounded as `paired_differences`.
-        from_labels: [num_questions], the estimates without the auxiliary label (Horvitz & Thompson, JASA 1952).
-        slope: lambda, fitted on all questions; 0 for a constant auxiliary label.
-        correlation: Pearson's, of label and auxiliary label, estimated from the sample; None if one is constant in it.
-    """
+    """Unbiased estimates of the values of questions."""
 
     values: Floats
+    """[num_questions], rounded as `paired_differences`."""
     from_labels: Floats
+    """[num_questions], the estimates without the auxiliary label (Horvitz & Thompson, JASA 1952)."""
     slope: float
+    """Lambda, fitted on all questions; 0 for a constant auxiliary label."""
     correlation: float | None
+    """Pearson's, of label and auxiliary label, estimated from the sample; None if one is constant in it."""
 
 
 def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
     """Estimate the value of each question by the difference estimator, with intercept and lambda fitted.
 
     The line of a question is fitted by least squares on all other questions. So it does not depend on which of the
-    question's own documents were read, and the estimate is unbiased, not only in the limit of many questions.
-
-    Args:
-        sample: documents and labels.
-        num_questions: their number; a question without documents has the value 0.
+    question's own documents were read, and the estimate is unbiased, not only in the limit of many questions. One
+    without documents has the value 0.
 
     Raises:
         ValueError: an auxiliary label is not finite, as user code may give it.
@@ -116,11 +106,10 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
 
 
 def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
-    """Estimate a value for every question from those of a sample of them.
+    """Estimate a value for every question from those of a sample of them, at least one.
 
-    Args:
-        column: [num_queries], NaN where the reader was not asked (not where it failed); at least one value.
-        predictor: [num_queries], the auxiliary value of every question, finite.
+    The column [num_queries] is NaN where the reader was not asked (not where it failed); the predictor [num_queries] is
+    the auxiliary value of every question, finite.
     """
     count, is_read = len(column), np.isfinite(column)
     read = column[is_read]

@@ -47,19 +47,16 @@ INSTALL = "pip install 'erag-ray[trackers]'"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """All that a tracker gets.
-
-    Attributes:
-        name: last part of the job's ``out``.
-        settings: the config, a value for each key with dots; lists as JSON.
-        metrics: means, bounds of their intervals, and costs.
-        folder: a local folder with the report and per_query.parquet.
-    """
+    """All that a tracker gets."""
 
     name: str
+    """Last part of the job's ``out``."""
     settings: Mapping[str, str | float | bool]
+    """The config, a value for each key with dots; lists as JSON."""
     metrics: Mapping[str, float]
+    """Means, bounds of their intervals, and costs."""
     folder: pathlib.Path
+    """A local folder with the report and per_query.parquet."""
 
 
 def check_tracker(config: JobConfig) -> None:

@@ -71,11 +71,7 @@ class Part(NamedTuple):
 
 
 def labelled_credits(credits: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """Return the credits with the labels of each annotator, null where not judged.
-
-    Returns:
-        Columns of CREDITS, annotator, label; a row for each credit and annotator that labels the document.
-    """
+    """Return CREDITS with the columns annotator and label (null: not judged), for each that labels the document."""
     by_reader = labels.filter(pl.col("reader") != "")
     no_reader = labels.filter(pl.col("reader") == "")
     pair = ["query_id", "doc_id"]
@@ -186,13 +182,10 @@ def credit_shares(credited: Credited, settings: Settings) -> pl.DataFrame:
 def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: float | None) -> pl.DataFrame:
     """Return the documents that eRAG labels, with the number of their effect among `EFFECTS` in the column effect.
 
-    Args:
-        documents: `labelled_credits`.
-        utility: UTILITY; its closed-book scores say which documents do harm by themselves.
-        threshold: a label of at least this is useful by itself (None: `SUFFICES`).
+    The closed-book scores of UTILITY say which of the `labelled_credits` do harm by themselves; a label of at least the
+    threshold is useful by itself (None: `SUFFICES`).
     """
-    closed_book = utility.filter(run_id=NO_PASSAGES)
-    known = closed_book.select("reader", "score", "query_id", without="value")
+    known = utility.filter(run_id=NO_PASSAGES).select("reader", "score", "query_id", without="value")
     # by other scores no document is useful
     scores = [one for one in documents["score"].unique() if label_sign("erag", one) > 0]
     of_erag = documents.filter(pl.col("score").is_in(scores), annotator="erag")

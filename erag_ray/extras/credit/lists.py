@@ -61,13 +61,9 @@ class _Differences(NamedTuple):
 def credit_lists(
     ranked: pl.DataFrame, credits: Sequence[str], num_permutations: int, seed: int
 ) -> CreditLists:
-    """Return the subsets of ranked lists that some credits need.
+    """Return the subsets of lists (run_id, query_id, depth, doc_ids) that some of `config.job.CREDITS` need.
 
-    Args:
-        ranked: run_id, query_id, depth, doc_ids; empty lists have no credits.
-        credits: of `config.job.CREDITS`.
-        num_permutations: of shapley; an even number.
-        seed: of the permutations.
+    Empty lists have no credits. The permutations are those of shapley; their number is even.
     """
     lists = ranked.filter(pl.col("doc_ids").list.len() > 0).sort("run_id", "query_id")
     batches = [
@@ -231,11 +227,8 @@ def credits_of(lists: CreditLists, scores: pl.DataFrame) -> pl.DataFrame:
 
     A sample of shapley is a permutation with its reverse: the standard error is that of the mean of independent pairs.
     It is 0 if nothing is sampled, and only then: null (unknown) if all samples of a credit are equal. A document of
-    which a score is null, not judged, has a null credit.
-
-    Args:
-        lists: of `credit_lists`.
-        scores: reader, score, run_id, query_id, subset, value: of every subset.
+    which a score is null, not judged, has a null credit. Scores, of every subset of `credit_lists`, have the columns
+    reader, score, run_id, query_id, subset, value.
     """
     of_subset = scores.select(*LIST, "reader", "score", "subset", "value")
     without = of_subset.select(*LIST, without_subset="subset", lower="value")

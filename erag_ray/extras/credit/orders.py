@@ -75,13 +75,9 @@ def _hashes(ids: pl.Series) -> np.ndarray:
 def order_lists(
     ranked: pl.DataFrame, orders: Sequence[str], unrelated: pl.DataFrame, seed: int
 ) -> pl.DataFrame:
-    """Return changed lists: columns run_id, query_id, depth, order, doc_ids.
+    """Return lists (run_id, query_id, depth, doc_ids) in each of some `config.job.ORDERS`, with the column order.
 
-    Args:
-        ranked: run_id, query_id, depth, doc_ids.
-        orders: of `config.job.ORDERS`.
-        unrelated: query_id, doc_id: documents to put before or after; a question without any has no such list.
-        seed: of the shuffling.
+    ``unrelated`` (query_id, doc_id) are put before or after; a question without any has no such list.
     """
     others = unrelated.group_by("query_id", maintain_order=True).agg(others="doc_id")
     lists = ranked.join(others, on="query_id", how="left", maintain_order="left")
@@ -124,8 +120,7 @@ def order_effects(
         "ideal": pl.lit(ANY),
     }
     datasets = by_dataset([changed.with_columns(**columns)], utility, sampled, settings)
-    rows = [row for dataset in datasets for row in _rows(dataset, settings)]
-    return table_of(rows, ORDER_EFFECTS)
+    return table_of([row for dataset in datasets for row in _rows(dataset, settings)], ORDER_EFFECTS)
 
 
 def _rows(dataset: DatasetColumns, settings: Settings) -> Sequence[Mapping[str, object]]:

@@ -97,8 +97,7 @@ def _ranked(config: JobConfig, inputs: Inputs, depths: Sequence[int]) -> pl.Data
     from erag_ray.inference.planning.pending import ranked_lists
 
     queries = sampled(config, inputs.queries, config.credit_queries)
-    runs = inputs.runs.join(queries, on="query_id", how="semi")
-    return ranked_lists(runs, queries["query_id"], depths)
+    return ranked_lists(inputs.runs.join(queries, on="query_id", how="semi"), queries["query_id"], depths)
 
 
 def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None:

@@ -47,13 +47,10 @@ class Decision:
 
 
 def bounds(values: Floats, config: GateConfig, tested: Floats | None = None) -> Decision:
-    """Return the mean of paired differences with its bounds, before any verdict.
+    """Return the mean of paired differences, without NaN and at least one, with its bounds, before any verdict.
 
-    Args:
-        values: [num_questions] from `paired_differences`, without NaN, at least one.
-        config: its margin and confidence.
-        tested: estimates of all questions, where the values are those of a sample, or the differences of clusters
-            (None: the values themselves).
+    Where the values [num_questions] are those of a sample, ``tested`` are estimates of all questions; or they are the
+    differences of clusters (None: the values themselves).
     """
     column = values if tested is None else tested
     # the ends of a 90 % interval are one-sided bounds of 95 %
@@ -103,12 +100,8 @@ def decide(
     """Decide each of several datasets.
 
     With several datasets each p-value, adjusted by Holm over the datasets, must also be at most 1 - confidence: none
-    of the verdicts on datasets is wrong with at least that confidence, in each direction.
-
-    Args:
-        differences: dataset -> paired differences without NaN, at least one.
-        config: as for `bounds`.
-        tested: dataset -> as for `bounds`.
+    of the verdicts on datasets is wrong with at least that confidence, in each direction. The arguments are those of
+    `bounds`, by dataset.
     """
     known = tested or {}
     by_dataset = {name: bounds(values, config, known.get(name)) for name, values in differences.items()}

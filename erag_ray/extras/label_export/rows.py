@@ -40,14 +40,7 @@ COLUMNS = tuple(MEANING)
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledJob:
-    """Tables of a finished job, with the settings behind its labels.
-
-    Attributes:
-        queries, corpus, runs, labels, document_outputs: the tables of these names.
-        manifest: of LABELS.
-        languages: of the datasets, ISO 639-1.
-        threshold: labels of at least this count as useful.
-    """
+    """Tables of a finished job by their names, with the settings behind its labels."""
 
     queries: pl.DataFrame
     corpus: pl.DataFrame
@@ -55,8 +48,11 @@ class LabelledJob:
     labels: pl.DataFrame
     document_outputs: pl.DataFrame
     manifest: Mapping[str, Any]
+    """Of LABELS."""
     languages: tuple[str, ...]
+    """Of the datasets, ISO 639-1."""
     threshold: float
+    """Labels of at least this count as useful."""
 
 
 def best_ranks(runs: pl.DataFrame) -> pl.DataFrame:
@@ -101,19 +97,16 @@ def with_split(queries: pl.DataFrame, config: ExportConfig) -> pl.DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingData:
-    """Training rows, and the number of questions behind them.
-
-    Attributes:
-        rows: ``split, anchor, positive, negative_1, ...``.
-        num_without_positive: questions without a useful document, left out.
-        num_with_few_negatives: questions with a useful document and too few negatives, left out.
-        num_harmful: distinct (question, negative) that do harm, among those in the rows.
-    """
+    """Training rows, and the number of questions behind them."""
 
     rows: pl.DataFrame
+    """``split, anchor, positive, negative_1, ...``."""
     num_without_positive: int
+    """Questions without a useful document, left out."""
     num_with_few_negatives: int
+    """Questions with a useful document and too few negatives, left out."""
     num_harmful: int
+    """Distinct (question, negative) that do harm, among those in the rows."""
 
     @property
     def negatives(self) -> list[str]:

@@ -52,14 +52,8 @@ def dual_labels(
 ) -> pl.DataFrame:
     """Return the labels (0, 1, or null: not judged) of every question and run, columns `LABEL_COLUMNS`.
 
-    Both are 0 without a list. ``doc_label`` is null for a passage without a page.
-
-    Args:
-        runs: RUNS.
-        queries: QUERIES with a gold page.
-        page_labels: ``query_id, doc_id, label``: 1 if the document is from a gold page.
-        answer_labels: ``query_id, doc_id, label``: 1 if the document contains an answer.
-        run_ids: names of the runs.
+    Both are 0 without a list. ``doc_label`` is null for a passage without a page. QUERIES have a gold page. The labels
+    (``query_id, doc_id, label``) are 1 if the document is from a gold page, or contains an answer.
     """
     first = runs.filter(pl.col("rank") == 1).select("run_id", "query_id", "doc_id")
     grid = queries.select("dataset", "query_id").join(pl.DataFrame({"run_id": list(run_ids)}), how="cross")

@@ -22,30 +22,20 @@ def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, stati
     """Return each annotator's agreement at each depth, by the measure that agrees best in Table 1.
 
     The paper's Figure 1 (Salemi & Zamani, SIGIR 2024). Measures are taken over the whole list, ideals over the run's
-    own. For the depth of Table 1 see `table_depths`.
-
-    Returns:
-        Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
+    own. For the depth of Table 1 see `table_depths`. Columns are `CURVE_COLUMNS`, annotators in reading order, depths
+    ascending; a missing value is null.
     """
     selected = whole_lists(correlations).filter(dataset=dataset, run_id=run, statistic=statistic)
-    best = best_measures(selected, [run])
-    chosen = selected.join(best, on=["annotator", "measure"], how="semi")
+    chosen = selected.join(best_measures(selected, [run]), on=["annotator", "measure"], how="semi")
     return in_reading_order(chosen.sort("depth")).select(CURVE_COLUMNS)
 
 
 def agreement_by_reader(jobs: Mapping[str, pl.DataFrame], depth: int, statistic: str) -> pl.DataFrame:
     """Return eRAG's agreement at one depth for several readers, by the measure that agrees best over all.
 
-    The paper's Figures 2 and 3 (Salemi & Zamani, SIGIR 2024), for every run.
-
-    Args:
-        jobs: name of a reader -> CORRELATIONS of a job with it.
-        depth: number of documents.
-        statistic: a key of `agreement.STATISTICS`.
-
-    Returns:
-        Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has. A measure
-        that lacks a value for a reader is chosen only if every measure does.
+    The paper's Figures 2 and 3 (Salemi & Zamani, SIGIR 2024), for every run. ``jobs``: name of a reader -> CORRELATIONS
+    of a job with it. Columns are dataset, run_id, measure, reader and `VALUES`, for datasets and runs of every job. A
+    measure that lacks a value for a reader is chosen only if every measure does.
     """
     selection = {"annotator": "erag", "depth": depth, "statistic": statistic}
     parts = [

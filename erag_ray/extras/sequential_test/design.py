@@ -28,15 +28,11 @@ def random_numbers(query_ids: Sequence[str], doc_ids: Sequence[str], seed: int =
 
 
 def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
-    """Inclusion probabilities in proportion to the weights, at most 1, that add up to the budget.
+    """Inclusion probabilities [num_pairs] in proportion to the weights, at most 1, that add up to the budget.
 
-    Args:
-        weights: [num_pairs], from `importance`, not all 0; a document with weight 0 is never read.
-        budget: how many readings are expected, above 0 and at most num_pairs. Where fewer documents than that have a
-            weight, all of those are read.
-
-    Returns:
-        [num_pairs]; none falls when the budget grows.
+    The budget is how many readings are expected, above 0 and at most num_pairs; no probability falls when it grows.
+    Weights [num_pairs], of `importance`, are not all 0; a document with weight 0 is never read. Where fewer documents
+    than the budget have a weight, all of those are read.
     """
     values = np.asarray(weights, np.float64)
     descending = np.sort(values[values > 0])[::-1]
@@ -52,10 +48,7 @@ def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
 def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
     """Return the weight of each document's label in the measure of each run's list: [num_pairs, num_runs].
 
-    Args:
-        measure: a key of `RANK_WEIGHTS`.
-        ranks: [num_pairs, num_runs], from 1; 0 where a run's list lacks the document.
-        cutoff: the measure's; a document behind it weighs nothing.
+    Measures are those of `RANK_WEIGHTS`. Ranks [num_pairs, num_runs] are 0 where a run's list lacks the document.
     """
     positions = np.asarray(ranks, np.int64)
     table = np.concatenate([[0.0], RANK_WEIGHTS[measure](cutoff)])
@@ -65,11 +58,8 @@ def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
 def importance(weights: Floats) -> Floats:
     """Return the largest weight of each document's label in a difference of two runs: the weights of `probabilities`.
 
-    A document that all runs give the same weight cannot change a difference, and is not read (Schnabel et al., ICTIR
-    2016, section 4).
-
-    Args:
-        weights: [num_pairs, num_runs], from `rank_weights`.
+    A document with equal `rank_weights` [num_pairs, num_runs] in all runs cannot change a difference, and is not read
+    (Schnabel et al., ICTIR 2016, section 4).
     """
     return np.asarray(np.ptp(weights, axis=1))
 

@@ -112,10 +112,7 @@ def _of_clusters(
 def critical_values(boundary: str, counts: Sequence[int], alpha: float) -> Floats:
     """Half-widths in standard errors such that the intervals of all looks together hold with 1 - alpha: [num_looks].
 
-    Args:
-        boundary: a key of `BOUNDARIES`.
-        counts: after how many queries one looks, as for `look`, up to the last possible look.
-        alpha: how often any of the intervals may miss, above 0 and below 1.
+    ``boundary`` is a key of `BOUNDARIES`; ``counts`` are as for `look`, up to the last possible look.
     """
     return _critical(boundary, tuple(counts), alpha)
 
@@ -154,10 +151,7 @@ def rejected(divisors: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     on (Holm 1979). At each level the boundaries of all looks together have that error, so each intersection of true
     hypotheses is tested by Bonferroni at alpha, whatever the data make one stop: a closed test, which keeps the
     family-wise error (Ye, Li, Liu & Yao, Statistics in Medicine 2013). Splitting alpha evenly would be simpler and
-    reject less.
-
-    Args:
-        divisors: [num_hypotheses], for each the largest `largest_divisor` of its looks so far.
+    reject less. The divisor of a hypothesis is the largest `largest_divisor` of its looks so far.
     """
     levels = np.asarray(divisors, np.int64)
     order = np.argsort(-levels, kind="stable")

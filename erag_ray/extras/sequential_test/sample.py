@@ -29,25 +29,19 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSample:
-    """The documents in a dataset's lists down to the cut-off, and which of them are to be read.
-
-    Attributes:
-        dataset: its name.
-        runs: the runs to be compared.
-        documents: query_id, doc_id, rank_0, rank_1, ... of the runs (0 where a list lacks it), position (of the
-            question in a random order, from 0), probability (of being read), weight (1 / probability, 0 where it is not
-            to be read), auxiliary (label; 0 where there is none).
-        num_queries: of the dataset.
-        counts: after how many questions one looks.
-        clusters: of the questions by position, after whole ones of which one looks (None: each by itself).
-    """
+    """The documents in a dataset's lists down to the cut-off, and which of them are to be read."""
 
     dataset: str
     runs: Sequence[str]
     documents: pl.DataFrame
+    """Query_id, doc_id, rank_0, rank_1, ... of the runs (0 where a list lacks it), position (of the question in a
+    random order, from 0), probability (of being read), weight (1 / probability, 0 where it is not to be read),
+    auxiliary (label; 0 where there is none)."""
     num_queries: int
     counts: Sequence[int]
+    """After how many questions one looks."""
     clusters: Clusters | None = None
+    """Of the questions by position, after whole ones of which one looks (None: each by itself)."""
 
     @property
     def pairs(self) -> list[Pair]:
@@ -59,8 +53,7 @@ class DatasetSample:
 
     def weights(self, config: SettleConfig) -> Floats:
         """Return the weight of each document's label in each run's value: [num_documents, num_runs]."""
-        ranks = self.documents.select(_ranks(self.runs)).to_numpy()
-        return rank_weights(config.measure, ranks, config.rank)
+        return rank_weights(config.measure, self.documents.select(_ranks(self.runs)), config.rank)
 
 
 def _ranks(runs: Sequence[str]) -> list[str]:

@@ -114,25 +114,20 @@ def with_auxiliary(
 
 @dataclass
 class PairState:
-    """A pair of runs of one dataset over its looks so far.
-
-    Attributes:
-        sample: the dataset's documents.
-        pair: numbers of the runs.
-        divisor: the largest k for which a look was significant at alpha / k.
-        sign: of the difference at that look.
-        is_known: whether the difference was known to within the margin at a look.
-        better: the better run, once Holm's procedure has rejected equality.
-        row: of INTERIM_ANALYSES, the last look; settled and better follow once all pairs were looked at.
-    """
+    """A pair of runs of one dataset over its looks so far."""
 
     sample: DatasetSample
     pair: Pair
     divisor: int = 0
+    """The largest k for which a look was significant at alpha / k."""
     sign: float = 0.0
+    """Of the difference at that look."""
     is_known: bool = False
+    """Whether the difference was known to within the margin at a look."""
     better: str | None = None
+    """The better run, once Holm's procedure has rejected equality."""
     row: Row = field(default_factory=dict)
+    """Of INTERIM_ANALYSES, the last look; settled and better follow once all pairs were looked at."""
 
     @property
     def is_settled(self) -> bool:

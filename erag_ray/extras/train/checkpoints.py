@@ -64,10 +64,7 @@ class Checkpoints:
         return sorted(self.root.glob("step-????????"))
 
     def restore(self, model: Any, optimizer: torch.optim.Optimizer) -> tuple[State, list[str]]:
-        """Load the newest undamaged checkpoint, if any, into model and optimiser.
-
-        Returns:
-            Its state, and a message for each damaged one that is newer.
+        """Load the newest undamaged checkpoint, if any; return its state, and a message for each damaged, newer one.
 
         Raises:
             InputError: the shapes of its weights are not the model's.

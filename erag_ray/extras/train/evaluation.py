@@ -18,11 +18,7 @@ from erag_ray.prompts.request import Request
 
 
 class DevQuestions:
-    """The dev questions with the last stage's settings: its largest num_passages, its num_gold, no cropping.
-
-    Attributes:
-        rows: dataset -> rows of its examples, a sample.
-    """
+    """A sample of the dev questions, with the last stage's largest num_passages, its num_gold, and no cropping."""
 
     def __init__(self, config: TrainConfig, examples: Examples, reader: TrainedReader) -> None:
         self.config = config
@@ -54,8 +50,7 @@ class DevQuestions:
         requests = []
         for record in records:
             rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
-            passages = read_passages(self.examples.corpus, rows)
-            requests.append(Request.of(form, record["question"], passages))
+            requests.append(Request.of(form, record["question"], read_passages(self.examples.corpus, rows)))
         prompts = model.render(requests)
         outputs = [""] * len(records)
         for rows in model.batches(prompts):

@@ -69,8 +69,7 @@ Row = Mapping[str, object]
 def kappa(counts: Floats) -> Floats:
     """Return Cohen's kappa (Educational and Psychological Measurement, 1960); NaN where chance alone agrees always.
 
-    Args:
-        counts: [..., 4], items that both raters accept, only the first, only the second, and none of them.
+    Counts [..., 4] are of items that both raters accept, only the first, only the second, and none of them.
     """
     total = counts.sum(axis=-1)
     both, first, second, neither = np.moveaxis(counts, -1, 0)
@@ -91,9 +90,8 @@ def pair_counts(items: npt.NDArray[np.bool_]) -> Floats:
 def alpha(sums: Floats) -> Floats:
     """Return Krippendorff's alpha for two values (Content Analysis, 2018, ch. 12); NaN where all verdicts are equal.
 
-    Args:
-        sums: [..., 3] over items with at least two verdicts: of the pairs that disagree (each item's times 1 / (its
-            number of verdicts - 1)), of verdicts that accept, and of those that do not.
+    Sums [..., 3] are over items with at least two verdicts: of the pairs that disagree (each item's times 1 / (its
+    number of verdicts - 1)), of verdicts that accept, and of those that do not.
     """
     disagree, accepted, refused = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):

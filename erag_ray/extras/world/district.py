@@ -19,19 +19,15 @@ FACTS_OF_A_PERSON = 5
 
 
 class Entity(NamedTuple):
-    """An entity with a page, or only a name (regions, rivers, prizes, years, plain words).
-
-    Attributes:
-        name: as on its page.
-        aliases: other names that count as the same answer.
-        occupation: of people; unique together with the name.
-        variant: another reference, without the words of the page: a short first name, a synonym.
-    """
+    """An entity with a page, or only a name (regions, rivers, prizes, years, plain words)."""
 
     kind: str
     name: str
+    """As on its page."""
     aliases: tuple[str, ...] = ()
+    """Other names that count as the same answer."""
     occupation: str = ""
+    """Of people; unique together with the name."""
     woman: bool = False
 
     @property

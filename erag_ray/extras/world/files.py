@@ -38,12 +38,7 @@ def write_world(
 ) -> dict[str, int]:
     """Write the world's files and, last, their manifest, unless a finished world of the same settings exists.
 
-    Args:
-        config: seed, size and settings.
-        on_progress: is called with the number of districts done.
-
-    Returns:
-        The number of lines in every file.
+    Return the number of lines in every file. ``on_progress`` is called with the number of districts done.
     """
     folder = Folder(config.out)
     settings = {"version": __version__, "districts_per_surname": DISTRICTS_PER_SURNAME}

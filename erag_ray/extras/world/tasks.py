@@ -101,8 +101,7 @@ def _fits_others(scene: Scene, entity: Entity, facts: Sequence[Fact]) -> bool:
 def two_hops(scene: Scene) -> Item | None:
     """Ask about the object of another fact, as in HotpotQA."""
     first = scene.random.choice([fact for fact in scene.district.facts if RELATIONS[fact.relation].phrase])
-    follow = [fact for fact in scene.district.facts if fact.subject is first.object]
-    second = scene.random.choice(follow)
+    second = scene.random.choice([fact for fact in scene.district.facts if fact.subject is first.object])
     if second.object is first.subject:
         return None
     bridge = RELATIONS[first.relation].phrase.replace("{S}", scene.reference_to(first.subject))

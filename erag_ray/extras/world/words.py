@@ -25,27 +25,22 @@ PLAIN = ("year", "instrument", "product")
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """A relation with its templates, in which ``{S}`` is the subject and ``{O}`` the object.
-
-    Attributes:
-        subject, object: kinds of entity, or one of `PLAIN`.
-        sentences: for pages and claims.
-        questions: for the object.
-        clause: a relative clause, for questions that describe their answer.
-        phrase: a description of the object by its subject, for two-hop questions.
-    """
+    """A relation of two kinds of entity (or of `PLAIN`), with templates: ``{S}`` is the subject, ``{O}`` the object."""
 
     subject: str
     object: str
     sentences: Sequence[str]
+    """For pages and claims."""
     questions: Sequence[str]
+    """For the object."""
     clause: str
+    """A relative clause, for questions that describe their answer."""
     phrase: str = ""
+    """A description of the object by its subject, for two-hop questions."""
 
 
 def _read(name: str) -> dict[str, Any]:
-    text = pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return dict(yaml.safe_load(text))
+    return dict(yaml.safe_load(pathlib.Path(__file__).with_name(name).read_text(encoding="utf-8")))
 
 
 RELATIONS = {name: Relation(**values) for name, values in _read("relations.yaml").items()}
@@ -75,17 +70,13 @@ def is_dev_name(name: str) -> bool:
 
 @dataclass
 class Names:
-    """A generator of unique names of one split.
-
-    Attributes:
-        random: the random number generator.
-        dev: generate names of dev, else of train.
-        surnames: number of surnames in the whole world: the fewer, the more namesakes.
-    """
+    """A generator of unique names of one split."""
 
     random: Random
     dev: bool
+    """Generate names of dev, else of train."""
     surnames: int
+    """Number of surnames in the whole world: the fewer, the more namesakes."""
     used: set[str] = field(default_factory=set)
 
     def draw(self, make: Callable[[], str]) -> str:

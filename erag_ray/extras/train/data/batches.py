@@ -141,8 +141,7 @@ def listed(ranked: Sequence[int], gold: Sequence[int], num_passages: int, num_go
     if not num_passages:
         return []
     first = gold[:num_gold]
-    rows = [*first, *(row for row in ranked if row not in first)]
-    return rows[: max(num_passages, len(first))]
+    return [*first, *(row for row in ranked if row not in first)][: max(num_passages, len(first))]
 
 
 def read_passages(corpus: pa.Table, rows: Sequence[int]) -> list[Passage]:

@@ -22,12 +22,7 @@ class Position(NamedTuple):
 
 
 class Curriculum:
-    """The stages as one sequence of numbered steps.
-
-    Args:
-        config: the training.
-        datasets: each question's dataset, in the order of the rows.
-    """
+    """The stages as one sequence of numbered steps; ``datasets`` are those of the questions, in the order of rows."""
 
     def __init__(self, config: TrainConfig, datasets: Sequence[str]) -> None:
         self.config = config

@@ -34,11 +34,9 @@ SELF_BIAS = -8.0
 
 @torch.no_grad()
 def start_near_copying(model: Any, marks: Sequence[int] = ()) -> None:
-    """Set the attention weights of a new T5 as described above; its other weights are unchanged.
+    """Set the attention weights of a new T5 as described above, in place; its other weights are unchanged.
 
-    Args:
-        model: a new T5, changed in place.
-        marks: the tokens that open question, title and text in a prompt; if empty, `note_matches` is skipped.
+    ``marks`` open question, title and text in a prompt; without any, `note_matches` is skipped.
     """
     for block in model.decoder.block:
         _write_back(block.layer[1].EncDecAttention, 1.0)

@@ -44,11 +44,9 @@ class Notes(NamedTuple):
 
 @torch.no_grad()
 def note_matches(model: Any, marks: Sequence[int]) -> None:
-    """Build the notes into the encoder of a T5 from `start_near_copying`; do nothing if it is too small.
+    """Build the notes into the encoder of a T5 from `start_near_copying`, in place; do nothing if it is too small.
 
-    Args:
-        model: a new T5, changed in place.
-        marks: tokens of the prompt in their order: question, title, context.
+    ``marks`` are tokens of the prompt in their order: question, title, context.
     """
     blocks = [block.layer[0].SelfAttention for block in model.encoder.block]
     heads, size = blocks[0].n_heads, blocks[0].key_value_proj_dim
