@@ -23,41 +23,34 @@ TOKEN_CHARACTERS = 4
 
 
 class Resources(NamedTuple):
-    """The resources of one actor with a model.
-
-    Attributes:
-        num_gpus: in a cluster with GPUs; a fraction if several actors share a GPU; 0 if it needs none.
-        num_cpus: None for an equal share of the CPUs.
-        in_flight: the number of requests that it processes concurrently.
-        weight_bytes: size of the weights on disk, for models that may share a GPU: a small model is faster than one
-            process can tokenize for it. Else 0.
-    """
+    """The resources of one actor with a model."""
 
     num_gpus: float = 1.0
+    """In a cluster with GPUs; a fraction if several actors share a GPU; 0 if it needs none."""
     num_cpus: int | None = None
+    """None for an equal share of the CPUs."""
     in_flight: int = 1
+    """The number of requests that it processes concurrently."""
     weight_bytes: int = 0
+    """Size of the weights on disk, for models that may share a GPU: a small model is faster than one process can
+    tokenize for it. Else 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rendered:
-    """A request as input for a model.
-
-    Attributes:
-        text: the prompt; "" for a chat.
-        messages: of a chat, each with ``role`` and ``content``.
-        num_tokens: of the prompt; None if the model does not count them.
-        num_truncated_question_tokens: cut from the question to make it fit.
-        num_truncated_passage_tokens: cut from the passages.
-        answer_ids: token ids of the answers to score; none if the model has no tokenizer.
-    """
+    """A request as input for a model."""
 
     text: str = ""
+    """The prompt; "" for a chat."""
     messages: tuple[Mapping[str, str], ...] = ()
+    """Of a chat, each with ``role`` and ``content``."""
     num_tokens: int | None = None
+    """Of the prompt; None if the model does not count them."""
     num_truncated_question_tokens: int = 0
+    """Cut from the question to make it fit."""
     num_truncated_passage_tokens: int = 0
     answer_ids: tuple[tuple[int, ...], ...] = ()
+    """Token ids of the answers to score; none if the model has no tokenizer."""
 
 
 class Model(ABC):

@@ -20,18 +20,14 @@ _ANSWER_TAGS = "(?:answer|final|final_answer|response|output|solution)"
 
 
 class _Form(NamedTuple):
-    """A form of thinking.
-
-    Attributes:
-        start: of a block.
-        end: of a block; the answer, or another block, follows.
-        needs_start: whether the end by itself is plain text. Else the start may be missing, since some chat templates
-            end with it.
-    """
+    """A form of thinking."""
 
     start: re.Pattern[str]
+    """Of a block."""
     end: re.Pattern[str]
+    """Of a block; the answer, or another block, follows."""
     needs_start: bool = False
+    """Whether the end by itself is plain text. Else the start may be missing, since some chat templates end with it."""
 
 
 def _form(start: str, end: str, *, needs_start: bool = False) -> _Form:
@@ -95,15 +91,12 @@ _BEFORE_THINKING = re.compile(rf"\A(?:[\s\ufeff\u200b]*(?:<s>|<bos>|{_CONTROL}))
 
 
 class Answer(NamedTuple):
-    """The answer in a model's text.
-
-    Attributes:
-        text: "" if the thinking never ends.
-        notes: ``thinking`` and ``control``, for what was cut.
-    """
+    """The answer in a model's text."""
 
     text: str
+    """Empty if the thinking never ends."""
     notes: tuple[str, ...] = ()
+    """``thinking`` and ``control``, for what was cut."""
 
 
 def answer_in(text: str, *, one_line: bool = False) -> Answer:

@@ -36,64 +36,54 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A prompt template; `erag_ray.prompts.prompt` fills it.
-
-    Attributes:
-        template: with ``{question}`` and ``{passages}``.
-        without_passages: the template of a request without passages.
-        passage: one passage, with ``{rank}`` (from 1), ``{title}``, ``{text}``, or ``{passage}`` for "(title) text".
-        untitled: the same for a passage without a title.
-        separator: between two passages.
-        system: text before everything else, or the system message of a chat.
-        system_without_passages: the same for a request without passages.
-        examples: worked examples, before the question.
-        is_chat: whether the model's chat template is applied.
-        one_line: whether line breaks and runs of blanks in passages become single blanks.
-        titles: whether the model sees the titles of passages.
-    """
+    """A prompt template; `erag_ray.prompts.prompt` fills it."""
 
     template: str
+    """With ``{question}`` and ``{passages}``."""
     without_passages: str
+    """The template of a request without passages."""
     passage: str
+    """One passage, with ``{rank}`` (from 1), ``{title}``, ``{text}``, or ``{passage}`` for "(title) text"."""
     untitled: str
+    """The same for a passage without a title."""
     separator: str
     system: str = ""
+    """Text before everything else, or the system message of a chat."""
     system_without_passages: str = ""
+    """The same for a request without passages."""
     examples: tuple[Example, ...] = ()
     is_chat: bool = False
+    """Whether the model's chat template is applied."""
     one_line: bool = False
+    """Whether line breaks and runs of blanks in passages become single blanks."""
     titles: bool = True
+    """Whether the model sees the titles of passages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """The settings that all requests of one kind to one dataset share.
-
-    Attributes:
-        method: ``generate`` text with greedy decoding, or compute the ``loglikelihood`` of each answer of the request.
-        prompt: how question and passages become text.
-        max_new_tokens: largest number of tokens of an output; answers to ``loglikelihood`` are truncated to it.
-        max_prompt_tokens: largest number of tokens of a prompt (FiD: of one passage with its question); None: the
-            model's default.
-        keep_question_end: a question that is too long loses its start (a dialogue), else its end.
-        stop_at_newline: an output ends at its first line break.
-        with_end: a log-likelihood includes the end of the output after the answer.
-        next_token: a log-likelihood is that of the answer as the single next token: one pass over the prompt for all
-            answers, and their probabilities add up. It is -inf for an answer of several tokens, and for one with the
-            token of an earlier answer.
-        repeat: 0, or 1, 2, ... for another response to the same, with another seed where the model has one;
-            -1 - repeat: that one asked for again, to see whether it is the same (`again`).
-    """
+    """The settings that all requests of one kind to one dataset share."""
 
     method: Method
+    """``generate`` text with greedy decoding, or compute the ``loglikelihood`` of each answer of the request."""
     prompt: Prompt
     max_new_tokens: int
+    """Largest number of tokens of an output; answers to ``loglikelihood`` are truncated to it."""
     max_prompt_tokens: int | None = None
+    """Largest number of tokens of a prompt (FiD: of one passage with its question); None: the model's default."""
     keep_question_end: bool = False
+    """A question that is too long loses its start (a dialogue), else its end."""
     stop_at_newline: bool = True
+    """An output ends at its first line break."""
     with_end: bool = True
+    """A log-likelihood includes the end of the output after the answer."""
     next_token: bool = False
+    """A log-likelihood is that of the answer as the single next token: one pass over the prompt for all answers, and
+    their probabilities add up. It is -inf for an answer of several tokens, and for one with the token of an earlier
+    answer."""
     repeat: int = 0
+    """0, or 1, 2, ... for another response to the same, with another seed where the model has one; -1 - repeat: that
+    one asked for again, to see whether it is the same (`again`)."""
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -115,20 +105,15 @@ class Form:
 
 
 class Request(NamedTuple):
-    """One question to one model.
-
-    Attributes:
-        form: the settings that it shares with other requests.
-        question: of the user.
-        passages: in the order of the list; none: closed-book.
-        answers: for ``loglikelihood``, the answers to score, as they continue the prompt (with a blank before them
-            where needed); else none.
-    """
+    """One question to one model."""
 
     form: Form
     question: str
     passages: tuple[Passage, ...] = ()
+    """In the order of the list; none: closed-book."""
     answers: tuple[str, ...] = ()
+    """For ``loglikelihood``, the answers to score, as they continue the prompt (with a blank before them where needed);
+    else none."""
 
     @classmethod
     def of(
@@ -149,31 +134,26 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """A response to a request: a text, log-probabilities, or an error.
-
-    Attributes:
-        text: the output.
-        logprobs: of each answer of the request, summed over its tokens (and the end, if the form says so).
-        num_answer_tokens: the number of tokens in each sum.
-        failure: the error, if there is neither text nor log-probabilities.
-        num_prompt_tokens: over all segments; 0 if the model does not count them.
-        num_output_tokens: generated or scored.
-        num_truncated_question_tokens: cut from the question to make the prompt fit.
-        num_truncated_passage_tokens: cut from the passages.
-        num_cached_prompt_tokens: prompt tokens from a server's prefix cache.
-        notes: properties of the output, such as ``thinking``; counted in the log, not stored.
-    """
+    """A response to a request: a text, log-probabilities, or an error."""
 
     text: str | None = None
     logprobs: tuple[float, ...] = ()
+    """Of each answer of the request, summed over its tokens (and the end, if the form says so)."""
     num_answer_tokens: tuple[int, ...] = ()
+    """The number of tokens in each sum."""
     failure: Failure | None = None
+    """The error, if there is neither text nor log-probabilities."""
     num_prompt_tokens: int = 0
+    """Over all segments; 0 if the model does not count them."""
     num_output_tokens: int = 0
+    """Generated or scored."""
     num_truncated_question_tokens: int = 0
+    """Cut from the question to make the prompt fit."""
     num_truncated_passage_tokens: int = 0
     num_cached_prompt_tokens: int = 0
+    """Prompt tokens from a server's prefix cache."""
     notes: tuple[str, ...] = ()
+    """Properties of the output, such as ``thinking``; counted in the log, not stored."""
 
 
 def text_hash(*fields: str) -> bytes:

@@ -52,17 +52,14 @@ KEPT_AS_TEXTS = "answers that look like a list and are kept as one text, of quer
 
 
 class GoldAnswers(NamedTuple):
-    """Gold answers of a record, unchecked.
-
-    Attributes:
-        values: strings, and whatever else is there, which is an error.
-        is_impossible: the record says that there is none: by `_MARKS`, or as SQuAD 2.0: ``{"text": [], ...}``.
-        notes: what the user should know, as kinds of warnings.
-    """
+    """Gold answers of a record, unchecked."""
 
     values: list[Any]
+    """Strings, and whatever else is there, which is an error."""
     is_impossible: bool
+    """The record says that there is none: by `_MARKS`, or as SQuAD 2.0: ``{"text": [], ...}``."""
     notes: tuple[str, ...]
+    """What the user should know, as kinds of warnings."""
 
 
 def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:

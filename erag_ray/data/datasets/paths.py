@@ -78,18 +78,15 @@ class Filters:
 
 @dataclass(kw_only=True)
 class SlicePaths:
-    """Paths whose values assign questions to slices, or to clusters.
-
-    Attributes:
-        paths: each with the config key that names it.
-        is_found: the paths that at least one record has.
-        rows: of SLICES: query_id, path and the record's value as text, `NO_VALUE` if it is missing, null or blank.
-    """
+    """Paths whose values assign questions to slices, or to clusters."""
 
     diagnostics: Diagnostics
     paths: Mapping[str, str] = field(default_factory=dict)
+    """Each with the config key that names it."""
     is_found: set[str] = field(default_factory=set)
+    """The paths that at least one record has."""
     rows: list[tuple[str, str, str]] = field(default_factory=list)
+    """Of SLICES: query_id, path and the record's value as text, `NO_VALUE` if it is missing, null or blank."""
 
     def add(self, query_id: str, record: Record) -> None:
         """Add the values of a question."""

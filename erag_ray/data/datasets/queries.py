@@ -42,25 +42,20 @@ _LIKE_ID = re.compile(r"[\w.:#/-]*\d[\w.:#/-]*", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedQueries:
-    """Tables loaded from query files.
-
-    Attributes:
-        queries: QUERIES.
-        provenance: PROVENANCE: gold passages, best first, then gold pages.
-        page_sets: ``query_id, output, page_id``: the gold pages of each output; each set is sufficient evidence.
-        evidence: ``query_id, span``: quotes from gold passages that show the answer, where the file has them.
-        datasets: properties of each data set in ``queries``.
-        slices: SLICES: each record's value at each path of ``slices`` as text, or `paths.NO_VALUE`.
-        facts: FACTS: gold answers that each say another thing, of questions whose records list them.
-    """
+    """Tables loaded from query files."""
 
     queries: pl.DataFrame
     provenance: pl.DataFrame
+    """PROVENANCE: gold passages, best first, then gold pages."""
     datasets: Mapping[str, Dataset]
     page_sets: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["page_sets"]))
+    """``query_id, output, page_id``: the gold pages of each output; each set is sufficient evidence."""
     evidence: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["evidence"]))
+    """``query_id, span``: quotes from gold passages that show the answer, where the file has them."""
     slices: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["slices"]))
+    """SLICES: each record's value at each path of ``slices`` as text, or `paths.NO_VALUE`."""
     facts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COLUMNS["facts"]))
+    """FACTS: gold answers that each say another thing, of questions whose records list them."""
 
 
 def load_queries(

@@ -33,36 +33,32 @@ from erag_ray.data.files.squad import page_key
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One query of a file, before the checks across records.
-
-    Attributes:
-        text: the question; empty for KILT's TriviaQA, which omits it.
-        answers: stripped, without duplicates, in the file's order.
-        num_empty_answers: how many empty answers were dropped.
-        page_sets: ids of the gold pages: each set is sufficient evidence; a page may be in several.
-        gold: ids of the gold passages (``gold_doc_ids``, or qrels), best first.
-        evidence: quotes from passages that show the answer, where the file has them.
-        dataset: its name, the record's if it has one.
-        task: the record's, if it has one.
-        impossible: the record is marked as a question without an answer.
-        is_unnamed: the record has no id; ``query_id`` is its file and line.
-        notes: kinds of warnings about the record.
-        facts: gold answers that each say another thing (see `answers.parse_facts`); none: the answers are forms of one.
-    """
+    """One query of a file, before the checks across records."""
 
     query_id: str
     text: str
+    """The question; empty for KILT's TriviaQA, which omits it."""
     answers: tuple[str, ...]
+    """Stripped, without duplicates, in the file's order."""
     num_empty_answers: int
+    """How many empty answers were dropped."""
     page_sets: tuple[tuple[str, ...], ...] = ()
+    """Ids of the gold pages: each set is sufficient evidence; a page may be in several."""
     gold: tuple[str, ...] = ()
+    """Ids of the gold passages (``gold_doc_ids``, or qrels), best first."""
     evidence: tuple[str, ...] = ()
+    """Quotes from passages that show the answer, where the file has them."""
     dataset: str | None = None
     task: str | None = None
+    """The record's, if it has one."""
     impossible: bool = False
+    """The record is marked as a question without an answer."""
     is_unnamed: bool = False
+    """The record has no id; ``query_id`` is its file and line."""
     notes: tuple[str, ...] = ()
+    """Kinds of warnings about the record."""
     facts: Facts = ()
+    """Gold answers that each say another thing (see `answers.parse_facts`); none: the answers are forms of one."""
 
     def with_page_keys(self) -> Question:
         """Return the question with its gold pages by `page_key`, the form in which pages are compared."""

@@ -32,25 +32,21 @@ OWN_IDS = (
 
 @dataclass(frozen=True)
 class Document:
-    """One document of a list or a corpus.
-
-    Attributes:
-        doc_id: its id; None: it has none, and is called by its title and text where it has a text.
-        text: None: only the id is known.
-        title: None if unknown.
-        score: of the retriever, finite; None if unknown. The order of the list is the rank.
-        page_id: the page that it is a part of; None if unknown.
-        id_key: where its id was found: ``doc_id``, ``_id``, ``metadata.doc_id``, ...
-        rank: that a mapping names; None if unknown.
-    """
+    """One document of a list or a corpus."""
 
     doc_id: str | None = None
+    """Its id; None: it has none, and is called by its title and text where it has a text."""
     text: str | None = None
+    """None: only the id is known."""
     title: str | None = None
     score: float | None = None
+    """Of the retriever, finite; None if unknown. The order of the list is the rank."""
     page_id: str | None = None
+    """The page that it is a part of; None if unknown."""
     id_key: str = field(default="", compare=False)
+    """Where its id was found: ``doc_id``, ``_id``, ``metadata.doc_id``, ..."""
     rank: float | None = field(default=None, compare=False)
+    """That a mapping names; None if unknown."""
 
 
 def document_of(value: object, *, bare: str = "text") -> Document:

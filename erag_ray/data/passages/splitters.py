@@ -24,17 +24,14 @@ CHARACTERS, OVERLAP = 300, 20
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """An article in the form of KILT's knowledge source.
-
-    Attributes:
-        page_id: ``wikipedia_id``.
-        title: ``wikipedia_title``.
-        paragraphs: ``text``: the title again, then paragraphs; section headings start with ``Section::::``.
-    """
+    """An article in the form of KILT's knowledge source."""
 
     page_id: str
+    """``wikipedia_id``."""
     title: str
+    """``wikipedia_title``."""
     paragraphs: tuple[str, ...]
+    """``text``: the title again, then paragraphs; section headings start with ``Section::::``."""
 
 
 Splitter = Callable[[Page], Iterator[str]]

@@ -23,27 +23,23 @@ JUDGEMENTS = ("CORRECT", "INCORRECT", "ABSTAINED")
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A score: a function of one output and its gold answers.
-
-    Attributes:
-        name: in the config and in tables.
-        function: (output, gold answers) -> value in [0, 1]. Raises ValueError if all gold answers are blank.
-        binary: declared, not inferred from values: the values are only 0 and 1. Labels from other scores need a
-            threshold for binary measures.
-        normalises: texts are compared after ``normalize``; gold answers that normalise to "" are left out.
-        normalize: how texts are normalised.
-        sign: 1: more is better; -1: less is better; 0: neither, such as the share of questions that the reader leaves
-            unanswered. No run is best by such a score.
-        needs_judge: the values come from the job's judge, not from the function.
-    """
+    """A score: a function of one output and its gold answers."""
 
     name: str
+    """In the config and in tables."""
     function: Callable[[str, Sequence[str]], float]
+    """(output, gold answers) -> value in [0, 1]. Raises ValueError if all gold answers are blank."""
     binary: bool
+    """Declared, not inferred from values: the values are only 0 and 1. Labels from other scores need a threshold for
+    binary measures."""
     normalises: bool
+    """Texts are compared after ``normalize``; gold answers that normalise to "" are left out."""
     normalize: Callable[[str], str] = normalized
     sign: Literal[1, 0, -1] = 1
+    """1: more is better; -1: less is better; 0: neither, such as the share of questions that the reader leaves
+    unanswered. No run is best by such a score."""
     needs_judge: bool = False
+    """The values come from the job's judge, not from the function."""
 
 
 def best_over_gold_answers(

@@ -36,17 +36,13 @@ MESSAGES = (
 
 
 class Limits(NamedTuple):
-    """The size of the largest batch.
-
-    Attributes:
-        rows: the largest number of requests.
-        tokens: the largest number of prompt tokens, padding included.
-        row_tokens: tokens that are added for each request, for its memory besides its prompt.
-    """
+    """The size of the largest batch."""
 
     rows: int
     tokens: int
+    """The largest number of prompt tokens, padding included."""
     row_tokens: int = 0
+    """Tokens that are added for each request, for its memory besides its prompt."""
 
     def fit(self, rows: int, longest: int) -> bool:
         """Return whether a batch of ``rows`` requests of at most ``longest`` tokens is within the limits."""

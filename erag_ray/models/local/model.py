@@ -73,15 +73,13 @@ class LocalModel(Model):
 
     A batch that runs out of memory is halved and run again, and the following ones are smaller; a single request that
     runs out of memory becomes an error of kind ``resource``.
-
-    Attributes:
-        max_padding_share: the largest fraction of a batch's tokens that may be padding.
-        model: of transformers, once loaded; None if another engine runs it.
     """
 
     supports: ClassVar[frozenset[Method]] = frozenset({"generate", "loglikelihood"})
     max_padding_share: ClassVar[float] = 0.15
+    """The largest fraction of a batch's tokens that may be padding."""
     model: Any = None
+    """Of transformers, once loaded; None if another engine runs it."""
 
     def __init__(self, config: ReaderConfig) -> None:
         quiet()

@@ -43,22 +43,19 @@ class Probe(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Handshake:
-    """The result of a handshake.
-
-    Attributes:
-        answers: of each server to the probe: text, model name, the server's ``system_fingerprint``, and whether it
-            counts the tokens.
-        is_steady: two probes of each server, and those of all servers, had the same answer.
-        context_length: in tokens; None if the server does not report it.
-        token_field: the field that limits the output length, which has two names among APIs.
-        has_top_logprobs: the server returns the log-probabilities of the most likely first tokens.
-    """
+    """The result of a handshake."""
 
     answers: tuple[Probe, ...]
+    """Of each server to the probe: text, model name, the server's ``system_fingerprint``, and whether it counts the
+    tokens."""
     is_steady: bool
+    """Two probes of each server, and those of all servers, had the same answer."""
     context_length: int | None
+    """In tokens; None if the server does not report it."""
     token_field: str
+    """The field that limits the output length, which has two names among APIs."""
     has_top_logprobs: bool
+    """The server returns the log-probabilities of the most likely first tokens."""
 
     def facts(self) -> dict[str, Any]:
         """Return the fields as JSON values, for manifests."""

@@ -44,21 +44,18 @@ T = TypeVar("T")
 
 
 class EngineRequest(NamedTuple):
-    """One request to vLLM.
-
-    Attributes:
-        ids: the prompt.
-        max_tokens: the largest number of output tokens; vLLM generates at least one.
-        ends: tokens that end the output.
-        num_scored: the number of tokens at the end of the prompt whose log-probabilities to return.
-        next_ids: tokens whose log-probabilities as the next token to return.
-    """
+    """One request to vLLM."""
 
     ids: Ids
+    """The prompt."""
     max_tokens: int = 1
+    """The largest number of output tokens; vLLM generates at least one."""
     ends: Ids = ()
+    """Tokens that end the output."""
     num_scored: int = 0
+    """The number of tokens at the end of the prompt whose log-probabilities to return."""
     next_ids: Ids = ()
+    """Tokens whose log-probabilities as the next token to return."""
 
 
 class Completed(NamedTuple):

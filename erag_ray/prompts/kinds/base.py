@@ -20,21 +20,17 @@ Role = Literal["reader", "auxiliary_reader", "judge"]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The settings of a dataset and a job from which a kind builds requests.
-
-    Attributes:
-        dataset: score, length of answers, family of prompts.
-        reader: the job's reader, or its auxiliary reader for the kinds that ask that one.
-        judge: the job's judge.
-        default_prompt: name of the reader's prompt where the job names none.
-        scores_texts: whether the reader computes log-likelihoods of any text, or only of a next token.
-    """
+    """The settings of a dataset and a job from which a kind builds requests."""
 
     dataset: Dataset
+    """Score, length of answers, family of prompts."""
     reader: ReaderConfig
+    """The job's reader, or its auxiliary reader for the kinds that ask that one."""
     judge: JudgeConfig
     default_prompt: str = "plain"
+    """Name of the reader's prompt where the job names none."""
     scores_texts: bool = True
+    """Whether the reader computes log-likelihoods of any text, or only of a next token."""
 
     @property
     def family(self) -> str:
@@ -58,26 +54,22 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of request, the same for all models and prompts.
-
-    Attributes:
-        name: in tables and messages.
-        build: returns the form of all requests to a dataset.
-        answers: returns the answers that a request for log-likelihoods scores, given the gold answers of its question.
-        fold: maps a request's answers and its response to the value for annotators and scores; None: the response's
-            text is the value.
-        value: type of the value.
-        role: which of the job's models gets the requests.
-        check: returns what is wrong with the token ids of the answers, such as a word of several; "" if nothing is.
-    """
+    """One kind of request, the same for all models and prompts."""
 
     name: str
+    """In tables and messages."""
     build: Callable[[Case], Form]
+    """Returns the form of all requests to a dataset."""
     answers: Callable[[Case, Sequence[str]], tuple[str, ...]] = lambda case, gold_answers: ()
+    """Returns the answers that a request for log-likelihoods scores, given the gold answers of its question."""
     fold: Callable[[Sequence[str], Response], Value] | None = None
+    """Maps a request's answers and its response to the value for annotators and scores; None: the response's text is
+    the value."""
     value: type[str] | type[float] = str
     role: Role = "reader"
+    """Which of the job's models gets the requests."""
     check: Callable[[Sequence[Sequence[int]]], str] = lambda answer_ids: ""
+    """Returns what is wrong with the token ids of the answers, such as a word of several; "" if nothing is."""
 
     def by_auxiliary(self) -> Kind:
         return dataclasses.replace(self, name=f"auxiliary_{self.name}", role="auxiliary_reader")
