@@ -69,8 +69,7 @@ def gain(evidence: Evidence) -> pl.DataFrame:
         query_id = missing["query_id"][0]
         raise ValueError(f"query {query_id!r} has no closed-book answer, so its gain has no baseline")
     both = erag(evidence).join(without, on=["query_id", "reader"])
-    difference = (pl.col("label") - pl.col("without")).round(TIES)
-    return both.select("reader", "score", *PAIR, label=difference)
+    return both.select("reader", "score", *PAIR, label=(pl.col("label") - pl.col("without")).round(TIES))
 
 
 def closed_book_answers(evidence: Evidence) -> pl.DataFrame:

@@ -88,8 +88,7 @@ def _pending_outputs(config: JobConfig, done: Finished) -> pl.DataFrame:
     """Return a distinct output of maximum length per request without a response: columns query_id, output."""
     pending = _answer_requests(config, done).join(done.responses, on=KEYS, how="anti")
     longest = max((use.form.max_new_tokens for use in done.plan.uses.values()), default=0)
-    name = pl.concat_str(KEYS, separator=" ")
-    return pending.select("query_id", output=name + pl.lit(" word" * longest))
+    return pending.select("query_id", output=pl.concat_str(KEYS, separator=" ") + pl.lit(" word" * longest))
 
 
 def _answer_requests(config: JobConfig, done: Finished) -> pl.DataFrame:

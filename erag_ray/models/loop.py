@@ -35,8 +35,7 @@ class LoopThread:
 
     def finish(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a last coroutine function, wait for it at most `FINISH_SECONDS`, and stop the loop."""
-        future = self.start(function())
-        future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        self.start(function()).add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
         # the finalizer that calls this may run in the thread itself, which cannot join itself
         if threading.current_thread() is not self._thread:
             self._thread.join(FINISH_SECONDS)

@@ -65,8 +65,7 @@ class Bm25(Indexed):
         queries, work, depth = sources.queries, run.work, run.job.depth
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
-        pattern = getattr(analyse, "without_words", "$^")
-        if count := queries["question"].str.contains(pattern).sum():
+        if count := queries["question"].str.contains(getattr(analyse, "without_words", "$^")).sum():
             reason = "are in a script without spaces, of which the analyser takes a whole clause for one word"
             warn(f"retrievers.{self.name}: {count:,} of {queries.height:,} questions {reason}")
         analysed = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})

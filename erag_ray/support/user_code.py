@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import inspect
 import logging
 import os
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from erag_ray.support.errors import InputError, JobError
 from erag_ray.support.masking import masked_message
@@ -67,13 +66,15 @@ def checking(what: str, code: object) -> contextlib.AbstractContextManager[None]
     return _instead(code, lambda fault: InputError([f"{what}: {fault}"]))
 
 
-def running(what: str, code: object) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def running(what: str, code: object) -> Iterator[None]:
     """Turn exceptions of user code into a one-line message that ends the job.
 
     Raises:
         JobError: instead of any other exception of user code.
     """
-    return _instead(code, lambda fault: JobError(f"{what}: {fault}; {RESUME_ADVICE}"))
+    with _instead(code, lambda fault: JobError(f"{what}: {fault}; {RESUME_ADVICE}")):
+        yield
 
 
 @contextlib.contextmanager
@@ -91,20 +92,11 @@ def _instead(code: object, replacement: Callable[[Fault], Exception]) -> Iterato
 def with_guards(instance: T, what: str, *names: str) -> T:
     """Wrap the named functions of a dataclass instance in `running` where they are user code."""
     guarded = {
-        name: _guarded(function, what)
+        name: running(what, function)(function)
         for name in names
         if (function := getattr(instance, name)) is not None and is_user_code(function)
     }
     return dataclasses.replace(instance, **guarded) if guarded else instance  # type: ignore[type-var]
-
-
-def _guarded(function: Callable[..., Any], what: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with running(what, function):
-            return function(*args, **kwargs)
-
-    return call
 
 
 def _package(code: object) -> str:
@@ -150,5 +142,4 @@ def _defined_at(code: object) -> str:
 
 def _location(file: str, line: int) -> str:
     """Return FILE:LINE, relative to the working directory."""
-    working_directory = os.path.join(os.getcwd(), "")
-    return f"{file.removeprefix(working_directory)}:{line}"
+    return f"{file.removeprefix(os.path.join(os.getcwd(), ''))}:{line}"

@@ -118,8 +118,7 @@ def _at(values: Any, path: str) -> Any:
 def _text(value: Any) -> str:
     try:
         # 2020.0 is 2020, as where a column of whole numbers has gaps
-        name = identifier(value)
-        return value if isinstance(value, str) else name or json.dumps(value, ensure_ascii=False)
+        return value if isinstance(value, str) else identifier(value) or json.dumps(value, ensure_ascii=False)
     except TypeError:
         # a date, of Parquet
         return str(value)

@@ -72,10 +72,9 @@ class Diagnostics:
 
     def kinds(self) -> dict[str, dict[str, tuple[list[str], int]]]:
         """Return ``errors`` and ``warnings`` as kind -> texts or names, and count: plain data for JSON and `add`."""
-        severities = {"errors": self._errors, "warnings": self._warnings}
         return {
             severity: {kind: (entry.named, entry.count) for kind, entry in kinds.items()}
-            for severity, kinds in severities.items()
+            for severity, kinds in (("errors", self._errors), ("warnings", self._warnings))
         }
 
     def add(self, kinds: Mapping[str, Mapping[str, tuple[Sequence[str], int]]]) -> None:

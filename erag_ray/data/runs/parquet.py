@@ -106,8 +106,7 @@ def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
     if table.select(is_filled("doc_id").all()).item():
         return table
     hashes = [text_id(title, text) for title, text in table.select("title", "text").iter_rows()]
-    text_ids = pl.Series(hashes, dtype=pl.String)
-    hashed = table.with_columns(hashed=pl.when(~is_filled("doc_id")).then(text_ids))
+    hashed = table.with_columns(hashed=pl.when(~is_filled("doc_id")).then(pl.Series(hashes, dtype=pl.String)))
     order = "rank" if "rank" in table.columns else "row"
     counts = hashed.select(pl.col("hashed").cum_count().over("query_id", "hashed", order_by=order))["hashed"]
     pairs = zip(hashed["hashed"], counts, strict=True)

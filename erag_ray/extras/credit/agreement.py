@@ -76,9 +76,8 @@ def labelled_credits(credits: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFram
     no_reader = labels.filter(pl.col("reader") == "")
     pair = ["query_id", "doc_id"]
     # a label with a reader may be without a score, as a likelihood is
-    with_score = by_reader.filter(pl.col("score") != "")
     parts = [
-        credits.join(with_score, on=["reader", "score", *pair]),
+        credits.join(by_reader.filter(pl.col("score") != ""), on=["reader", "score", *pair]),
         credits.join(by_reader.filter(pl.col("score") == "").drop("score"), on=["reader", *pair]),
         credits.join(no_reader.drop("reader", "score"), on=pair),
     ]
@@ -188,8 +187,7 @@ def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: floa
     known = utility.filter(run_id=NO_PASSAGES).select("reader", "score", "query_id", without="value")
     # by other scores no document is useful
     scores = [one for one in documents["score"].unique() if label_sign("erag", one) > 0]
-    of_erag = documents.filter(pl.col("score").is_in(scores), annotator="erag")
-    judged = of_erag.drop_nulls(["label", "value"])
+    judged = documents.filter(pl.col("score").is_in(scores), annotator="erag").drop_nulls(["label", "value"])
     joined = judged.join(known, on=["reader", "score", "query_id"], how="left").drop_nulls("without")
     useful = pl.col("label") >= (SUFFICES if threshold is None else threshold)
     is_harmful = pl.col("label") < pl.col("without")

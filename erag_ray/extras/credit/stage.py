@@ -157,8 +157,7 @@ def _scored(
     scoring = scoring_of(finished.judgements)
     answers = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
     output = ["reader", "query_id", "output"]
-    distinct = answers.select(output).unique(maintain_order=True)
-    scored = score_rows(distinct, inputs.queries, scoring)
+    scored = score_rows(answers.select(output).unique(maintain_order=True), inputs.queries, scoring)
     check_scores(scoring, config)
     joined = answers.join(scored, on=output, nulls_equal=True, maintain_order="left")
     return joined.select(*lists.columns, "reader", "score", "value"), list(

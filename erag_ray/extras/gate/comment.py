@@ -94,8 +94,7 @@ def _needed(one: Decision) -> str:
     start = f"not settled with {counted(one.num_questions, 'question')}"
     if one.num_needed is None:
         return f"{start}; a difference of exactly -margin is settled by no number of questions"
-    needed = needed_text(one.num_needed, one.num_questions)
-    return f"{start}; {needed} would be needed for this difference"
+    return f"{start}; {needed_text(one.num_needed, one.num_questions)} would be needed for this difference"
 
 
 def _findings(comparison: Comparison) -> Iterator[Finding]:

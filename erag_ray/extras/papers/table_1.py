@@ -108,8 +108,7 @@ def show_all(results: Results) -> Iterator[Table]:
     """Yield Table 1 for every depth, deepest first, and every run, of several datasets."""
     rows = informative(results[CORRELATIONS])
     if rows["dataset"].n_unique() > 1:
-        over_queries = rows.filter(pl.col("over") == "queries")
-        lists = over_queries.select("depth", "run_id").unique()
+        lists = rows.filter(over="queries").select("depth", "run_id").unique()
         for depth, run in lists.sort("depth", "run_id", descending=[True, False]).iter_rows():
             yield table_1(rows, run, depth)
 

@@ -39,8 +39,7 @@ def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
     if budget >= len(descending):
         return (values > 0).astype(np.float64)
     # m documents are certain (probability 1), the rest share what is left: the least m for which no other is above 1
-    left = np.cumsum(descending[::-1])[::-1]
-    scales = (budget - np.arange(len(descending))) / left
+    scales = (budget - np.arange(len(descending))) / np.cumsum(descending[::-1])[::-1]
     scale = scales[np.argmax(scales * descending <= 1)]
     return np.asarray(np.minimum(1.0, scale * values))
 

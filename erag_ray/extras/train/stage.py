@@ -72,8 +72,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     for key in FREE_KEYS:
         del values[key]
     for name in ("reader", *NAMES):
-        part = values.pop(name)
-        values |= {f"{name}.{key}": value for key, value in part.items()}
+        values |= {f"{name}.{key}": value for key, value in values.pop(name).items()}
     for name in NAMES:
         values[f"files of {name}"] = {path: file_stamp(path) for _, path in paths_of(getattr(config, name))}
     if not config.scratch:

@@ -220,8 +220,7 @@ class CausalModel(LocalModel):
         ids = up_to_end(ids, self.ends(form))
         # the template may write the start of thinking, which the output continues
         after = self._chat_frame(form.prompt, has_passages=True)[1].text if form.prompt.is_chat else ""
-        written = opens_thinking(after) + self._decoded(ids)
-        text, notes = answer_in(written, one_line=form.stop_at_newline)
+        text, notes = answer_in(opens_thinking(after) + self._decoded(ids), one_line=form.stop_at_newline)
         return Output(text, len(ids), notes)
 
     def _decoded(self, ids: list[int]) -> str:

@@ -67,8 +67,7 @@ def check_supported(device: torch.device) -> None:
 def quantize_weights(weights: Tensor) -> Int8:
     """Quantize float weights [outputs, inputs] to integers of -127 to 127."""
     scales = weights.abs().amax(dim=1).clamp(min=torch.finfo(weights.dtype).tiny) / quantize.MOST
-    integers = (weights / scales[:, None]).round().to(torch.int8)
-    packed = torch.ops.onednn.qlinear_prepack(integers, None)
+    packed = torch.ops.onednn.qlinear_prepack((weights / scales[:, None]).round().to(torch.int8), None)
     return Int8(packed, scales, torch.zeros(len(scales), dtype=torch.int))
 
 

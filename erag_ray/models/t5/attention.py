@@ -47,8 +47,7 @@ class BatchedAttention:
 
     def __call__(self, projected: Tensor, bias: int) -> Tensor:
         query, key, value = projected.permute(2, 0, 3, 1, 4)
-        means = _by_kernel(query, key, value, self.mask(bias))
-        return means.transpose(1, 2).flatten(2)
+        return _by_kernel(query, key, value, self.mask(bias)).transpose(1, 2).flatten(2)
 
 
 class SegmentwiseAttention:

@@ -286,8 +286,7 @@ class _Run:
         scores = keys[:, :, : step + 1] @ query[..., None]
         scores = scores[..., 0] + self.biases[id(layer.bias)][:, step, : step + 1]
         weights = scores.float().softmax(dim=-1).to(states.dtype)
-        means = weights[:, :, None] @ values[:, :, : step + 1]
-        return means.reshape(rows, -1)
+        return (weights[:, :, None] @ values[:, :, : step + 1]).reshape(rows, -1)
 
     def evict(self) -> bool:
         """Evict the rows that have ended, once they are half of the batch; return whether any row has not.

@@ -122,8 +122,7 @@ class Dense(Indexed):
         proposed = read_found(work, num_shards * num_slices, PROPOSED_COLUMNS, "proposed")
         proposed = proposed.filter(pl.col("query").is_in(numbers.implode()))
         of_texts = documents.group_by("number", maintain_order=True).head(depth).select("number", "place")
-        hits = proposed.join(of_texts, on="number")
-        return ranked(hits, queries["query_id"], documents["doc_id"], depth)
+        return ranked(proposed.join(of_texts, on="number"), queries["query_id"], documents["doc_id"], depth)
 
 
 class EncodeTexts:

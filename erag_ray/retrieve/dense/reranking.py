@@ -61,8 +61,7 @@ class ByVectors(Retriever):
         passages, questions = vectors_of(index, texts), np.concatenate(parts)
         scores = [np.empty(0, np.float32)]
         for (query,), group in pairs.with_columns(row=rows).group_by("query", maintain_order=True):
-            question = questions[query : query + 1]
-            scores.append(exact(question, passages, group["row"].to_numpy()[None])[0])
+            scores.append(exact(questions[query : query + 1], passages, group["row"].to_numpy()[None])[0])
         scored = pairs.select(
             "query_id", "doc_id", score=pl.Series(np.concatenate(scores).astype(np.float64))
         )
