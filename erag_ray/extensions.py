@@ -32,30 +32,27 @@ def _nothing(*_: object) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Extension:
-    """Steps of a comparison; each runs after the core's own of that name.
-
-    Attributes:
-        name: for messages.
-        tables: what it seals in ``out`` besides the tables of its analyses.
-        check: before anything else; raises InputError.
-        lists: job and inputs -> purpose -> lists of documents (query_id, doc_ids) to be answered.
-        score: job, inputs and finished requests -> sealed tables; runs where its key asks for it.
-        analyses: its results (`analyses.contract.Analysis`), after those of the core.
-        list_values: a table of values of documents in a list, shown on the page, and its column with their names.
-        estimates: `analyses.contract.Evaluation` -> its columns, with estimates for questions that the reader did not
-            answer; means and comparisons take these.
-        finish: after the report.
-    """
+    """Steps of a comparison; each runs after the core's own of that name."""
 
     name: str
+    """For messages."""
     tables: Sequence[TableSchema] = ()
+    """What it seals in ``out`` besides the tables of its analyses."""
     check: Callable[[JobConfig], None] = _nothing
+    """Runs before anything else; raises InputError."""
     lists: Callable[[JobConfig, Inputs], Mapping[str, pl.DataFrame]] = lambda config, inputs: {}
+    """Job and inputs -> purpose -> lists of documents (query_id, doc_ids) to be answered."""
     score: Callable[[JobConfig, Inputs, Finished], None] = _nothing
+    """Job, inputs and finished requests -> sealed tables; runs where its key asks for it."""
     analyses: Sequence[Any] = ()
+    """Its results (`analyses.contract.Analysis`), after those of the core."""
     list_values: tuple[TableSchema, str] | None = None
+    """A table of values of documents in a list, shown on the page, and its column with their names."""
     estimates: Callable[[Any], list[Any]] | None = None
+    """`analyses.contract.Evaluation` -> its columns, with estimates for questions that the reader did not answer; means
+    and comparisons take these."""
     finish: Callable[[JobConfig], None] = _nothing
+    """Runs after the report."""
 
 
 def requested(config: JobConfig) -> list[Extension]:

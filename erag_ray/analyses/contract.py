@@ -40,43 +40,40 @@ def _nothing(*_: object) -> tuple[()]:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """A result: its table, what that is made from, and how it is shown.
-
-    Attributes:
-        schema: of its table; None: it shows tables that other stages seal.
-        sources: the tables that it is made from.
-        settings: names of the `Settings` that it depends on.
-        code: which lists of names may name code of the user: of ``annotators``, ``scores`` and ``measures``.
-        more_sources: further tables that it is made from, by what the job asks for.
-        more_settings: further settings that it depends on.
-        is_wanted: whether a job has this table; an earlier one is deleted where it has not.
-        check: job, inputs and tables, before the table is made; raises InputError.
-        make: -> the parts of its table; None: other stages make it.
-        notes: lines that are sealed with the table, and shown below the report.
-        shows: further tables that it is shown from.
-        is_optional: a finished job may lack these tables, so that nobody is told.
-        show: a dataset -> what is shown of it, in reading order.
-        show_all: all datasets -> what is shown of them.
-        group: heading under which the page folds its tables and figures; "": they are not folded.
-        section: of the parts of ``show_all``: a key of `SECTIONS`.
-    """
+    """A result: its table, what that is made from, and how it is shown."""
 
     schema: TableSchema | None = None
+    """Of its table; None: it shows tables that other stages seal."""
     sources: Sequence[TableSchema] = ()
+    """The tables that it is made from."""
     settings: Sequence[str] = ()
+    """Names of the `Settings` that it depends on."""
     code: Sequence[str] = ()
+    """Which lists of names may name code of the user: of ``annotators``, ``scores`` and ``measures``."""
     more_sources: Callable[[JobConfig], Sequence[TableSchema]] = _nothing
+    """Further tables that it is made from, by what the job asks for."""
     more_settings: Callable[[JobConfig], Mapping[str, object]] = lambda _: {}
+    """Further settings that it depends on."""
     is_wanted: Callable[[JobConfig], bool] = lambda _: True
+    """Whether a job has this table; an earlier one is deleted where it has not."""
     check: Callable[[JobConfig, Inputs, TableStore], object] = _nothing
+    """Checks job, inputs and tables, before the table is made; raises InputError."""
     make: Callable[[Evaluation, StageProgress], Iterable[pl.DataFrame]] | None = None
+    """Returns the parts of its table; None: other stages make it."""
     notes: Callable[[Evaluation], Iterable[str]] = _nothing
+    """Lines that are sealed with the table, and shown below the report."""
     shows: Sequence[TableSchema] = ()
+    """Further tables that it is shown from."""
     is_optional: bool = False
+    """A finished job may lack these tables, so that nobody is told."""
     show: Callable[[View], Iterable[Part]] = _nothing
+    """A dataset -> what is shown of it, in reading order."""
     show_all: Callable[[Results], Iterable[Part]] = _nothing
+    """All datasets -> what is shown of them."""
     group: str = ""
+    """Heading under which the page folds its tables and figures; "": they are not folded."""
     section: str = "datasets"
+    """Of the parts of ``show_all``: a key of `SECTIONS`."""
 
     @property
     def tables(self) -> tuple[TableSchema, ...]:

@@ -28,37 +28,34 @@ ListValues = tuple[Name, Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of the evaluation.
-
-    Attributes:
-        depths: lists are cut to each of these: those of the end-to-end scores, and the labels' own.
-        measures: names; None takes all that a column of labels allows.
-        cutoffs: ranks; those beyond a depth are left out, the depth itself is added.
-        threshold: for measures that need binary labels.
-        statistics: names of `measures.agreement.STATISTICS`.
-        num_resamples: bootstrap resamples of the queries, the same for every column of a dataset.
-        confidence: of the intervals.
-        num_permutations: random pairings of measure and utility behind each p-value of a correlation.
-        seed: of the resamples and the permutations.
-        slices: paths in the records of questions, and `config.job.KNOWN`.
-        ideals: which of `IDEALS` measures use; those without an ideal are computed in any case.
-        auxiliary: the annotator whose labels predict what the reader was not asked (None: nothing is predicted).
-        clusters: CLUSTERS: intervals and tests draw, flip and permute these (None: each query by itself).
-    """
+    """Settings of the evaluation."""
 
     depths: Sequence[int]
+    """Lists are cut to each of these: those of the end-to-end scores, and the labels' own."""
     measures: Sequence[str] | None
+    """Names; None takes all that a column of labels allows."""
     cutoffs: Sequence[int]
+    """Ranks; those beyond a depth are left out, the depth itself is added."""
     threshold: float | None = None
+    """For measures that need binary labels."""
     statistics: Sequence[str] = ()
+    """Names of `measures.agreement.STATISTICS`."""
     num_resamples: int = 0
+    """Bootstrap resamples of the queries, the same for every column of a dataset."""
     confidence: float = JobConfig.confidence
+    """Of the intervals."""
     num_permutations: int = 0
+    """Random pairings of measure and utility behind each p-value of a correlation."""
     seed: int = 0
+    """Of the resamples and the permutations."""
     slices: Sequence[str] = ()
+    """Paths in the records of questions, and `config.job.KNOWN`."""
     ideals: Sequence[str] = IDEALS
+    """Which of `IDEALS` measures use; those without an ideal are computed in any case."""
     auxiliary: str | None = None
+    """The annotator whose labels predict what the reader was not asked (None: nothing is predicted)."""
     clusters: pl.DataFrame | None = None
+    """CLUSTERS: intervals and tests draw, flip and permute these (None: each query by itself)."""
 
     def cutoffs_at(self, depth: int) -> list[int]:
         return sorted({cutoff for cutoff in self.cutoffs if cutoff <= depth} | {depth})

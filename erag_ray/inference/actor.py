@@ -76,19 +76,16 @@ Keys = list[list[int]]
 
 
 class Note(NamedTuple):
-    """State of a running block.
-
-    Attributes:
-        keys: of the requests that are running, if only a few are.
-        num_ends: consecutive processes that ended in this block without any response, for a known reason.
-        reason: why the last one ended: a lost GPU, or a batch that took too long; None if that is unknown.
-        slowest: seconds of the slowest batch of these processes.
-    """
+    """State of a running block."""
 
     keys: Keys
+    """Of the requests that are running, if only a few are."""
     num_ends: int = 0
+    """Consecutive processes that ended in this block without any response, for a known reason."""
     reason: str | None = None
+    """Why the last one ended: a lost GPU, or a batch that took too long; None if that is unknown."""
     slowest: float = 0.0
+    """Seconds of the slowest batch of these processes."""
 
 
 class Attempt:

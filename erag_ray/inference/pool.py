@@ -57,21 +57,16 @@ SHARING_ACTORS, CPUS_OF_SHARING_ACTOR = 2, 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pool:
-    """A fixed pool of actors and the resources of each.
-
-    Attributes:
-        size: number of actors.
-        num_cpus: logical CPUs of each; 0 reserves none.
-        num_gpus: GPUs of each.
-        num_together: the maximum of actors that share the memory of one GPU or, without GPUs, of one node.
-        most: number of actors once nodes have joined; those that reserve nothing are not more than at the start.
-    """
+    """A fixed pool of actors and the resources of each."""
 
     size: int
     num_cpus: int
+    """Logical CPUs of each; 0 reserves none."""
     num_gpus: float
     num_together: int = 1
+    """The maximum of actors that share the memory of one GPU or, without GPUs, of one node."""
     most: int = 0
+    """Number of actors once nodes have joined; those that reserve nothing are not more than at the start."""
 
     @property
     def strategy(self) -> ray.data.ActorPoolStrategy:

@@ -25,16 +25,13 @@ PASSAGES_KEY = "passages_key"
 
 
 class Sample(NamedTuple):
-    """New requests of a model that are asked for again: PENDING.
-
-    Attributes:
-        forms: of the model's requests, and then of these.
-        keys: columns question_key and passages_key of the first response, and again, the question_key of the second.
-    """
+    """New requests of a model that are asked for again: PENDING."""
 
     table: pa.Table
     forms: Sequence[Form]
+    """Of the model's requests, and then of these."""
     keys: pl.DataFrame
+    """Columns question_key and passages_key of the first response, and again, the question_key of the second."""
 
 
 def sample_of(plan: ModelPlan, fraction: float, seed: int) -> Sample | None:

@@ -35,25 +35,19 @@ ATTEMPTS = "attempts"
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The pending requests of one model.
-
-    Attributes:
-        requests: folder of Parquet shards of PENDING, visible to all nodes.
-        num_requests: their number.
-        config: the model.
-        model: its id.
-        forms: of the requests.
-        resources: of one actor with the model.
-        may_all_fail: whether the job goes on if all of them become errors (``max_error_fraction``).
-    """
+    """The pending requests of one model."""
 
     requests: str
+    """Folder of Parquet shards of PENDING, visible to all nodes."""
     num_requests: int
     config: ReaderConfig
     model: str
+    """Its id."""
     forms: Sequence[Form]
     resources: Resources
+    """Of one actor with the model."""
     may_all_fail: bool = False
+    """Whether the job goes on if all of them become errors (``max_error_fraction``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

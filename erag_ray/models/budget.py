@@ -36,18 +36,13 @@ class Charge:
 
 
 class Budget:
-    """The largest price of a model's requests.
-
-    Attributes:
-        spent: the prices of all answers.
-        in_flight: the estimated prices of the requests in flight.
-        may_grow: whether the limit may grow, since other actors have money left.
-    """
+    """The largest price of a model's requests: what is spent on answers, and estimates of what is in flight."""
 
     def __init__(self, config: ReaderConfig, limit: float | None = None) -> None:
         self._config, self.limit = config, math.inf if limit is None else limit
         self.spent, self.in_flight, self._num_in_flight = 0.0, 0.0, 0
         self.may_grow = False
+        """Whether the limit may grow, since other actors have money left."""
 
     def price_of(self, counts: TokenCounts) -> float:
         """Return the price of a request; 0 without prices."""

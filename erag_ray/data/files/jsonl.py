@@ -254,10 +254,9 @@ def read_json(
         with open_bytes(path) as stream:
             content = json.loads(stream.read(), object_hook=object_hook)
         json.dumps(content, ensure_ascii=False).encode()
+        return content
     except UnicodeEncodeError:
         diagnostics.error(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error, path)}")
-    else:
-        return content
     return None

@@ -34,8 +34,8 @@ class DatasetSample:
     dataset: str
     runs: Sequence[str]
     documents: pl.DataFrame
-    """Query_id, doc_id, rank_0, rank_1, ... of the runs (0 where a list lacks it), position (of the question in a
-    random order, from 0), probability (of being read), weight (1 / probability, 0 where it is not to be read),
+    """Columns query_id, doc_id, rank_0, rank_1, ... of the runs (0 where a list lacks it), position (of the question in
+    a random order, from 0), probability (of being read), weight (1 / probability, 0 where it is not to be read),
     auxiliary (label; 0 where there is none)."""
     num_queries: int
     counts: Sequence[int]

@@ -31,23 +31,19 @@ HASH_BYTES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """How one kind of request is made for one dataset.
-
-    Attributes:
-        kind: the kind of request.
-        case: dataset and job settings of the kind.
-        form: the part that all its requests share.
-        model: id of the model.
-        reader: id of the reader whose labels use the responses.
-        sees_order: whether the order of passages can change a response.
-    """
+    """How one kind of request is made for one dataset."""
 
     kind: Kind
     case: Case
+    """Dataset and job settings of the kind."""
     form: Form
+    """The part that all its requests share."""
     model: str
+    """Id of the model."""
     reader: str
+    """Id of the reader whose labels use the responses."""
     sees_order: bool
+    """Whether the order of passages can change a response."""
 
     def answers(self, gold_answers: Sequence[str]) -> tuple[str, ...]:
         return self.kind.answers(self.case, gold_answers)

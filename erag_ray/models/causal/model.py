@@ -44,10 +44,6 @@ class CausalModel(LocalModel):
 
     A prompt has at most ``max_prompt_tokens`` tokens. At least half of what instruction and examples leave is reserved
     for the passages, in equal shares; the question keeps its start (in a dialogue its end).
-
-    Attributes:
-        context: the largest number of tokens in a prompt and its output.
-        shared_tokens: a prompt that may be longer with its output is computed by itself, without padding or cache.
     """
 
     revision: ClassVar[int] = 2
@@ -58,7 +54,9 @@ class CausalModel(LocalModel):
         self.source, self.settings = self.pretrained.source, self.pretrained.settings
         self.tokenizer, self.pieces = self.pretrained.tokenizer, self.pretrained.pieces
         self.context: int = getattr(self.settings, "max_position_embeddings", None) or ANY_LENGTH
+        """The largest number of tokens in a prompt and its output."""
         self.shared_tokens = most_shared_tokens(self.settings)
+        """A prompt that may be longer with its output is computed by itself, without padding or cache."""
         self.caches: KeyValueCaches | None = None
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
         self._end_tokens: dict[bool, frozenset[int]] = {}

@@ -152,13 +152,10 @@ class LocalModel(Model):
                 yield from ((start + row, response) for row, response in zip(rows, responses, strict=True))
 
     def windows(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens]]]:
-        """Split requests into windows, each of which is completed before the next is tokenized.
+        """Yield first row and prompts of each window of requests, which is completed before the next is tokenized.
 
         A window has whole questions with up to `window_tokens` tokens in their distinct segments, and at least one
         question. Requests of one question must be adjacent.
-
-        Yields:
-            The first row of each window, and its prompts.
         """
         start, window, window_segments, num_tokens = 0, list[PromptTokens](), set[tuple[int, ...]](), 0
         max_tokens = self.window_tokens

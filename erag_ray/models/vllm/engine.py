@@ -94,11 +94,7 @@ class Engine:
         self._names = itertools.count()
 
     def run(self, requests: Iterable[tuple[T, EngineRequest]]) -> Iterator[tuple[T, EngineRequest, Any]]:
-        """Run requests.
-
-        Yields:
-            The key, the request, and vLLM's ``RequestOutput`` for it, in the order of completion.
-        """
+        """Yield each key, its request, and vLLM's ``RequestOutput`` for it, in the order of completion."""
         remaining, in_flight = iter(requests), dict[str, tuple[T, EngineRequest]]()
         try:
             while True:

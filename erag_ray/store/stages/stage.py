@@ -50,26 +50,23 @@ Append = Callable[[TableSchema, pa.Table | pl.DataFrame], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Tables, and everything that their content depends on.
-
-    Attributes:
-        name: name for messages.
-        tables: tables that it seals.
-        settings: config settings that the tables depend on.
-        sources: name -> digest of the sealed tables that it reads (`digests`).
-        inputs: name -> digest or stamp of its other inputs.
-        make: writes the tables and returns further entries of their manifests; a table that it does not write is empty.
-        names: names from the config of code that it calls, such as annotators. Tables that depend on code from outside
-            the package are always recomputed, since that code and its imports can change under the same name.
-    """
+    """Tables, and everything that their content depends on."""
 
     name: str
+    """Name for messages."""
     tables: Sequence[TableSchema]
+    """Tables that it seals."""
     settings: Mapping[str, object]
+    """Config settings that the tables depend on."""
     make: Callable[[Append], Mapping[str, object]]
+    """Writes the tables and returns further entries of their manifests; a table that it does not write is empty."""
     sources: Mapping[str, str] = field(default_factory=dict)
+    """Name -> digest of the sealed tables that it reads (`digests`)."""
     inputs: Mapping[str, str] = field(default_factory=dict)
+    """Name -> digest or stamp of its other inputs."""
     names: Sequence[str] = ()
+    """Names from the config of code that it calls, such as annotators. Tables that depend on code from outside the
+    package are always recomputed, since that code and its imports can change under the same name."""
 
     @property
     def fingerprint(self) -> str | None:
