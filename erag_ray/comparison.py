@@ -135,11 +135,7 @@ def finish_job(config: JobConfig, inputs: Inputs, console: rich.console.Console 
 
 
 def label_documents(config: JobConfig) -> None:
-    """Run only the annotators, without end-to-end evaluation: seal LABELS in ``out``.
-
-    Raises:
-        InputError, JobError: as `compare`.
-    """
+    """Run only the annotators, without end-to-end evaluation: seal LABELS in ``out``; raises as `compare`."""
     make_runs(config, check_reader)
     inputs = prepare(config, check_reader)
     warn(*inputs.notes)
@@ -147,11 +143,7 @@ def label_documents(config: JobConfig) -> None:
 
 
 def annotate(config: JobConfig, inputs: Inputs) -> None:
-    """Run the requests of the annotators, and seal their labels.
-
-    Raises:
-        InputError, JobError: as `compare`.
-    """
+    """Run the requests of the annotators, and seal their labels; raises as `compare`."""
     from erag_ray.inference.planning.plan import plan_stage, preview
     from erag_ray.inference.stage import run_stage
     from erag_ray.labels.document_labels import label

@@ -56,11 +56,7 @@ class Extension:
 
 
 def requested(config: JobConfig) -> list[Extension]:
-    """Return the extensions that a job's keys ask for.
-
-    Raises:
-        InputError: one of them is not installed, or cannot be imported.
-    """
+    """Return the extensions that a job's keys ask for; raise InputError if one of them cannot be imported."""
     keys = [field.name for field in dataclasses.fields(config) if field.metadata.get(NEEDS_EXTENSION)]
     extensions, problems = _load(filter(functools.partial(getattr, config), keys))
     if problems:

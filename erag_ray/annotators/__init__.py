@@ -111,11 +111,7 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
 
 
 def annotator_named(name: str) -> Annotator:
-    """Return the annotator ``name``, built in or ``package.module:name``.
-
-    Raises:
-        ValueError: it is unknown, or the object is not an `Annotator`.
-    """
+    """Return the annotator ``name``, built in or ``package.module:name``; raise ValueError if there is none."""
     return find_instance("annotator", name, ANNOTATORS, Annotator, 'kind="binary"')
 
 

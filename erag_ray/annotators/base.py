@@ -44,11 +44,7 @@ class Evidence:
     """Inputs of scores, and the outputs that they could not score; see `measures.scores.score_outputs`."""
 
     def of(self, kind: Kind) -> pl.DataFrame:
-        """Return the folded responses of one kind.
-
-        Raises:
-            ValueError: there are none.
-        """
+        """Return the folded responses of one kind; raise ValueError if there are none."""
         if kind not in self.values:
             raise ValueError(f"there are no responses of the kind {kind.name}")
         return self.values[kind]
@@ -149,11 +145,7 @@ class Annotator:
 
 
 def with_passage(frame: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Add a column of CORPUS to ``frame``, in the same row order.
-
-    Raises:
-        ValueError: a document is not in the corpus.
-    """
+    """Add a column of CORPUS to ``frame``, in its row order; raise ValueError if a document is not in the corpus."""
     passages = corpus.select("doc_id", column, pl.lit(True).alias("is_in_corpus"))
     joined = frame.join(passages, on="doc_id", how="left", maintain_order="left")
     refuse_unknown(joined.filter(pl.col("is_in_corpus").is_null()), "doc_id", "the corpus")

@@ -67,11 +67,7 @@ def run(config: Config, main: Callable[[Config], int | None]) -> None:
 
 @contextlib.contextmanager
 def job_folder(config: Any) -> Iterator[None]:
-    """Check and lock a job's folder.
-
-    Raises:
-        InputError: a path cannot be used, or another job works in the folder.
-    """
+    """Check and lock a job's folder; raise InputError if a path cannot be used, or another job works in the folder."""
     check_outputs(config)
     check_inputs(config)
     check_access(config)
@@ -101,11 +97,7 @@ def check_outputs(config: Any) -> None:
 
 
 def check_inputs(config: Any) -> None:
-    """Refuse inputs and caches inside the job's own ``out``, where it writes.
-
-    Raises:
-        InputError: there are some.
-    """
+    """Refuse, by InputError, inputs and caches inside the job's own ``out``, where it writes."""
     out = _normal(config.out)
     problems = [
         f"{key}: {path} is inside out ({config.out}), where this job writes and deletes. Choose another out"
@@ -134,11 +126,7 @@ def _is_in_copy(path: str) -> bool:
 
 
 def check_access(config: Any) -> None:
-    """Check that every bucket that the config names answers, by the first of its paths; all are checked at once.
-
-    Raises:
-        InputError: some do not, or deny access.
-    """
+    """Raise InputError unless every bucket of the config answers, by its first path; all are checked at once."""
     firsts: dict[str, str] = {}
     for uri in (path for _, path in paths_of(config) if is_uri(path)):
         firsts.setdefault("/".join(uri.split("/")[:3]), uri)

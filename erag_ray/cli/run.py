@@ -197,11 +197,7 @@ def run_job(kind: type[Config], main: Callable[[Config], int | None], descriptio
 
 
 def run(name: str) -> None:
-    """Parse the command line and run the job of a name, as `run_job` does.
-
-    Raises:
-        SystemExit: 2 where there is no such job, or it cannot be imported.
-    """
+    """Parse the command line and run the job of a name, as `run_job` does; exit with 2 if it cannot be imported."""
     try:
         job = find("job", name, JOBS)
     except ValueError as error:

@@ -222,11 +222,7 @@ class RetrieveConfig(PassageKeys, QuestionKeys):
 
 
 def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None:
-    """Check that names can be file names, and that a retriever comes after those that it needs.
-
-    Raises:
-        ValueError: they cannot, or it does not.
-    """
+    """Raise ValueError unless names can be file names, and a retriever comes after those that it needs."""
     before: dict[str, RetrieverConfig] = {}
     for name, retriever in retrievers.items():
         require(is_file_name(name), f"retrievers: {name!r} cannot be a file name")

@@ -60,11 +60,7 @@ class TrackedRun:
 
 
 def check_tracker(config: JobConfig) -> None:
-    """Check that the job's tracker is known, and its library installed.
-
-    Raises:
-        InputError: it is not.
-    """
+    """Raise InputError unless the job's tracker is known, and its library installed."""
     if config.track is None:
         return
     if config.track not in TRACKERS:
@@ -79,11 +75,7 @@ def check_tracker(config: JobConfig) -> None:
 
 
 def track(config: JobConfig) -> None:
-    """Log a finished job to its tracker; do nothing without one.
-
-    Raises:
-        JobError: the tracker fails; all tables and the report stay.
-    """
+    """Log a finished job to its tracker, if any; raise JobError if that fails: all tables and the report stay."""
     if config.track is None:
         return
     with (

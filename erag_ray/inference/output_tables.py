@@ -110,11 +110,7 @@ def outputs_of(
 def describe_outputs(
     outputs: pl.DataFrame, queries: pl.DataFrame, expected: Expected
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return OUTPUTS and COMMON_OUTPUTS of `outputs_of` the queries.
-
-    Raises:
-        ValueError: a score is unknown.
-    """
+    """Return OUTPUTS and COMMON_OUTPUTS of `outputs_of` the queries; raise ValueError if a score is unknown."""
     # without any reader polars would infer strings
     limit = pl.col("reader").replace_strict(
         dict(expected.max_new_tokens), default=None, return_dtype=pl.Int64

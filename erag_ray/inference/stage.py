@@ -321,11 +321,7 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
 
 
 def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], config: JobConfig) -> None:
-    """Check that errors (requests without an output, outputs without a score) are within ``max_error_fraction``.
-
-    Raises:
-        JobError: there are more.
-    """
+    """Raise JobError if errors (no output to a request, no score of an output) exceed ``max_error_fraction``."""
     most = config.max_error_fraction
     if num_errors > most * total:
         head = f"{num_errors} of {total} {noun} are errors, more than max_error_fraction {most}."

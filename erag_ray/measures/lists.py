@@ -33,11 +33,7 @@ Kind = Literal["binary", "graded", "signed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Lists:
-    """Labels of many ranked lists, all cut at one depth.
-
-    Raises:
-        ValueError: a label is not finite, as user code may give it.
-    """
+    """Labels of many ranked lists, all cut at one depth; raises ValueError if one is not finite, as of user code."""
 
     labels: Floats
     """[num_lists, depth], in rank order; 0 behind the end of a shorter list."""

@@ -32,11 +32,7 @@ __all__ = [
 
 
 def model_class(kind: str) -> type[Model]:
-    """Return the class that ``reader.kind`` names.
-
-    Raises:
-        InputError: there is none, or it is not a subclass of `Model`.
-    """
+    """Return the class that ``reader.kind`` names; raise InputError if there is none, or it is not a `Model`."""
     try:
         entry: object = find("reader", MODELS[kind], {}) if kind in MODELS else find("reader", kind, MODELS)
     except ValueError as error:
@@ -92,11 +88,7 @@ def fingerprint_fields_of(model: Model) -> dict[str, object]:
 
 
 def resources_of(model: Model) -> Resources:
-    """Return `Model.resources`.
-
-    Raises:
-        InputError: user code raises, or returns something else.
-    """
+    """Return `Model.resources`; raise InputError if user code raises, or returns something else."""
     with checking(f"reader.kind: {model.config.kind}: resources", type(model)):
         resources = model.resources()
         if not isinstance(resources, Resources):
@@ -121,11 +113,7 @@ def check_facts(model: Model, store: ResponseStore) -> None:
 
 
 def load_model(model: Model) -> None:
-    """Call `Model.load`.
-
-    Raises:
-        JobError: user code raises.
-    """
+    """Call `Model.load`; raise JobError if user code raises."""
     with running(f"reader {model.config.kind}: load", type(model)):
         model.load()
 

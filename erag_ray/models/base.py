@@ -126,11 +126,7 @@ class Model(ABC):
         return {}
 
     def check_facts(self, first: Mapping[str, Any]) -> None:
-        """Check that the model is still the one that produced its first responses, by its `facts` at that time.
-
-        Raises:
-            InputError: it is a different model.
-        """
+        """Raise InputError unless the model is the one of its first responses, by its `facts` at that time."""
         return
 
     def notes(self) -> list[str]:
@@ -138,11 +134,7 @@ class Model(ABC):
         return []
 
     def check(self, form: Form) -> None:
-        """Check that the model supports requests of a form. Needs no weights.
-
-        Raises:
-            InputError: it does not.
-        """
+        """Raise InputError unless the model supports requests of a form. Needs no weights."""
         return
 
     def render(self, requests: Sequence[Request]) -> Sequence[Rendered]:

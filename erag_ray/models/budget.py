@@ -86,11 +86,7 @@ class Budget:
         return self.is_spent
 
     def check(self) -> None:
-        """Check that the budget is not spent.
-
-        Raises:
-            JobError: it is.
-        """
+        """Raise JobError if the budget is spent."""
         if self.wait():
             text = f"max_cost: {self.spent:.4f} is spent of {self.limit:.4f} that this actor had"
             raise JobError(f"{text}. The responses so far are kept; a new job may spend as much again")

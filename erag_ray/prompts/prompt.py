@@ -179,11 +179,7 @@ def _escaped(text: str) -> str:
 
 
 def prompt_named(name: str, family: str, *, num_examples: int, titles: bool) -> Prompt:
-    """Return a built-in prompt for a family of questions.
-
-    Raises:
-        ValueError: there is no built-in prompt of this name.
-    """
+    """Return a built-in prompt for a family of questions; raise ValueError if there is none of this name."""
     if name == "t5":
         return T5
     if name not in BUILT_IN:

@@ -209,11 +209,7 @@ class Folder:
             self.filesystem.move(self.at(*source), self.at(*target))
 
     def set_aside(self, *names: str) -> None:
-        """Move a file that cannot be read to ``_torn``, next to it.
-
-        Raises:
-            FileNotFoundError: another process did so.
-        """
+        """Move a file that cannot be read to ``_torn``, next to it; FileNotFoundError: another process did so."""
         if not self._is_of_others(*names):
             self.move(names, (*names[:-1], TORN, names[-1]))
 

@@ -42,11 +42,7 @@ def dataset_rows(path: str) -> Iterator[dict[str, Any]]:
 
 
 def dataset_stamp(path: str) -> str:
-    """Return the number of rows and a digest of the rows of a dataset.
-
-    Raises:
-        ValueError: as `dataset_rows`.
-    """
+    """Return the number of rows and a digest of the rows of a dataset; raises as `dataset_rows`."""
     digest, num_rows = hashlib.sha256(), 0
     for row in dataset_rows(path):
         digest.update(json.dumps(row, sort_keys=True).encode())

@@ -175,11 +175,7 @@ class Lease:
 
 
 def check_lease(path: str) -> None:
-    """Check, before something in a job's folder is sealed, that this job still has the folder.
-
-    Raises:
-        JobError: another job has taken it.
-    """
+    """Raise JobError, before something in a job's folder is sealed, if another job has taken the folder."""
     for lease in ON_FOLDERS:
         if f"{path}/".startswith(f"{lease.folder.path.rstrip('/')}/") and lease.is_lost:
             text = f"out: another job took {lease.folder.root}, as this one showed no life for {LEASE_SECONDS:.0f} s"

@@ -65,11 +65,7 @@ def write_frame(frame: pl.DataFrame, folder: Folder, *names: str) -> None:
 
 
 def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
-    """Read a frame that `write_frame` has written.
-
-    Raises:
-        InputError: it is not there or not whole.
-    """
+    """Read a frame that `write_frame` has written; raise InputError if it is not there or not whole."""
     try:
         return pl.DataFrame(folder.read_parquet(*names))
     except (OSError, pa.ArrowException) as error:

@@ -206,11 +206,7 @@ class TableWriter:
 def read_manifest(
     folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
 ) -> dict[str, Any]:
-    """Read an existing manifest; the result is without its digest.
-
-    Raises:
-        InputError: it is damaged.
-    """
+    """Read an existing manifest, without its digest; raise InputError if it is damaged."""
     path = folder.at(*below, name)
     try:
         content = json.loads(folder.read_bytes(*below, name))
@@ -272,11 +268,7 @@ def _digest(content: Mapping[str, object]) -> str:
 
 
 def part_paths(path: str) -> list[str]:
-    """Return the Parquet files, in order, of the sealed table in a folder.
-
-    Raises:
-        InputError: the folder is not a sealed table.
-    """
+    """Return the Parquet files, in order, of the sealed table in a folder; raise InputError if there is none."""
     folder = Folder(path)
     parts = read_manifest(folder, form={"parts": dict})["parts"] if folder.exists(MANIFEST) else None
     if not parts:

@@ -105,11 +105,7 @@ class Ledger:
         folder.prune(UNFINISHED)
 
     def check_links(self) -> None:
-        """Check that no folder of recorded files was replaced by a link, behind which are files of others.
-
-        Raises:
-            InputError: one was.
-        """
+        """Raise InputError if a folder of recorded files was replaced by a link, behind which are files of others."""
         assert self.root is not None
         for folder in ancestors(sorted(self._names), "") if self.root.is_local else ():
             if folder and os.path.islink(path := self.root.at(folder)):

@@ -58,21 +58,13 @@ def fault_of(error: BaseException, code: object) -> Fault:
 
 
 def checking(what: str, code: object) -> contextlib.AbstractContextManager[None]:
-    """Turn exceptions of user code into problems of the config; for checks before any work is done.
-
-    Raises:
-        InputError: instead of any other exception of user code.
-    """
+    """Turn exceptions of user code into problems of the config, an InputError; for checks before any work is done."""
     return _instead(code, lambda fault: InputError([f"{what}: {fault}"]))
 
 
 @contextlib.contextmanager
 def running(what: str, code: object) -> Iterator[None]:
-    """Turn exceptions of user code into a one-line message that ends the job.
-
-    Raises:
-        JobError: instead of any other exception of user code.
-    """
+    """Turn exceptions of user code into a JobError, a message of one line that ends the job."""
     with _instead(code, lambda fault: JobError(f"{what}: {fault}; {RESUME_ADVICE}")):
         yield
 

@@ -181,11 +181,7 @@ def finite(score: Any) -> float | None:
 
 
 def with_text(document: Document) -> Document:
-    """Return the document.
-
-    Raises:
-        ValueError: it has no text, or a blank one.
-    """
+    """Return the document; raise ValueError if it has no text, or a blank one."""
     if document.text is None or not document.text.strip():
         blank = f"is {ids.shown(document.text)}; it must be a string that is not blank"
         raise ValueError(f"text {f'is missing; {TEXT_FORM}' if document.text is None else blank}")

@@ -128,11 +128,7 @@ def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, 
 
 
 def passage_of(document: Document) -> Passage:
-    """Return a document as a row of CORPUS.
-
-    Raises:
-        ValueError: it has no id or no text.
-    """
+    """Return a document as a row of CORPUS; raise ValueError if it has no id or no text."""
     if document.doc_id is None or document.text is None:
         id_fault = f"doc_id is missing or blank; {ID_FORM}"
         raise ValueError(id_fault if document.doc_id is None else f"text is missing; {TEXT_FORM}")

@@ -36,11 +36,7 @@ SEEN_BY_READER = ("run", "corpus", "reader", "prompt")
 
 
 def check_same(baseline: Side, candidate: Side) -> None:
-    """Refuse sides that answer other questions, or whose answers are scored in another way.
-
-    Raises:
-        InputError: all of these differences.
-    """
+    """Refuse, by one InputError, sides that answer other questions, or whose answers are scored in another way."""
     sides = baseline, candidate
     problems = [*_questions(*sides), *_scoring(*sides), *_other_scores(*sides)]
     if problems:
@@ -118,11 +114,7 @@ def differences(baseline: Side, candidate: Side, depth: int) -> list[Difference]
 
 
 def refuse(differences: Sequence[Difference], allowed: Sequence[str]) -> None:
-    """Refuse differences that must be named and are not.
-
-    Raises:
-        InputError: one line for each kind that ``allowed`` does not name.
-    """
+    """Raise InputError, with a line for each kind of differences that must be among ``allowed`` and is not."""
     problems = []
     for kind in ("retriever", *SEEN_BY_READER):
         texts = [one.text for one in differences if one.kind == kind]

@@ -65,11 +65,7 @@ def run_names(config: SettleConfig, inputs: Inputs) -> list[str]:
 
 
 def draw(config: SettleConfig, inputs: Inputs) -> list[DatasetSample]:
-    """Sample the documents of every dataset, once for all pairs of runs.
-
-    Raises:
-        InputError: two runs hold the same documents.
-    """
+    """Sample the documents of every dataset, once for all pairs of runs; raise InputError if two runs hold the same."""
     samples = [_draw_one(config, inputs, name) for name in inputs.queries["dataset"].unique().sort()]
     problems = [
         f"compare: {sample.runs[a]} and {sample.runs[b]} hold the same documents of {sample.dataset}; nothing to settle"

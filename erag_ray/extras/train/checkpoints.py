@@ -46,11 +46,7 @@ class Checkpoints:
     root: pathlib.Path
 
     def save(self, model: Any, optimizer: torch.optim.Optimizer, state: State) -> None:
-        """Write a checkpoint, then delete the oldest one.
-
-        Raises:
-            JobError: it could not be written; earlier ones are unchanged.
-        """
+        """Write a checkpoint, then delete the oldest; raise JobError, and keep the oldest, if that fails."""
         tensors = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         with written_whole(self.root / f"step-{state.step:08}") as folder:
             torch.save(tensors, folder / TENSORS)

@@ -244,11 +244,7 @@ def is_main() -> bool:
 
 
 def on_main_worker(act: Any) -> None:
-    """Call a function on the main worker while the others wait.
-
-    Raises:
-        JobError: on all workers, if the main one raised it.
-    """
+    """Call a function on the main worker while the others wait; a JobError of it is raised on all workers."""
     failed: list[str | None] = [None]
     if is_main():
         try:

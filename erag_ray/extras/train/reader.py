@@ -28,11 +28,7 @@ class TrainedReader(NamedTuple):
 
 
 def load_reader(config: ReaderConfig, datasets: Mapping[str, Dataset]) -> TrainedReader:
-    """Load the reader to be trained.
-
-    Raises:
-        InputError: its model cannot be read.
-    """
+    """Load the reader to be trained; raise InputError if its model cannot be read."""
     model = t5_model(config)
     # the engine fuses weights, which training has to change separately
     model.uses_engine = False

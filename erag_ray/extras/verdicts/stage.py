@@ -78,11 +78,7 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def check(config: JobConfig) -> None:
-    """Check the files before anything is requested.
-
-    Raises:
-        InputError: all that is wrong with them.
-    """
+    """Raise InputError, before anything is requested, with all that is wrong with the files."""
     diagnostics = Diagnostics()
     if load_verdicts(config.verdicts, diagnostics).is_empty() and not diagnostics.num_errors:
         diagnostics.error("no verdicts", f"verdicts: there is none in {', '.join(config.verdicts)}")

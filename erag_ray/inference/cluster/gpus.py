@@ -29,11 +29,7 @@ def process_environment(num_gpus: float) -> dict[str, str]:
 
 
 def check_gpus() -> None:
-    """Check that torch can use the GPUs that Ray has assigned, instead of silently computing on a CPU.
-
-    Raises:
-        JobError: it cannot; the message has torch's reason.
-    """
+    """Raise JobError, with torch's reason, if it cannot use Ray's GPUs, instead of silently computing on a CPU."""
     ray = sys.modules.get("ray")
     ids = ray.get_gpu_ids() if ray and ray.is_initialized() else []
     if not ids:

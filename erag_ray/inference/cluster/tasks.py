@@ -53,11 +53,7 @@ def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks],
 
 
 def num_actors(config: SearchConfig, nodes: Sequence[Mapping[str, float]]) -> int:
-    """Return the number of actors: as configured, at most as many as the cluster has GPUs for.
-
-    Raises:
-        JobError: the cluster has not enough GPUs for one actor.
-    """
+    """Return the number of actors: as configured, at most as many as have GPUs; raise JobError if none has."""
     if not config.gpus_per_actor:
         return config.num_actors
     advice = "Set it to 0 to search on CPUs"

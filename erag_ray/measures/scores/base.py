@@ -108,11 +108,7 @@ class Scoring:
     """Messages about the first few of these."""
 
     def judged_value(self, query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
-        """Return the score of an output by the judge.
-
-        Raises:
-            ValueError: a judge ran, but not on this output.
-        """
+        """Return the score of an output by the judge; raise ValueError if a judge ran, but not on this output."""
         if output is not None and not needs_judgement(output, gold_answers):
             return 0.0
         if output is None or self.judgements is None:

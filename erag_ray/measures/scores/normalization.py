@@ -134,21 +134,13 @@ LANGUAGES = frozenset(_LANGUAGES.split())
 
 
 def check_language(language: str) -> None:
-    """Check that a language has a form.
-
-    Raises:
-        ValueError: it has none; the message lists the languages.
-    """
+    """Raise ValueError, with a list of the languages, unless a language has a form."""
     if language not in LANGUAGES:
         raise ValueError(f"unknown language {language!r}; known (ISO 639-1): {', '.join(sorted(LANGUAGES))}")
 
 
 @functools.cache
 def form_of(language: str) -> Form:
-    """Return the function from a text to its form in a language, with a cache.
-
-    Raises:
-        ValueError: the language is unknown.
-    """
+    """Return the function from a text to its form in a language, with a cache; raise ValueError if it is unknown."""
     check_language(language)
     return functools.lru_cache(NUM_CACHED)(english_form if language == ENGLISH else word_form)

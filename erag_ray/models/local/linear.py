@@ -51,11 +51,7 @@ def is_supported() -> bool:
 
 
 def check_supported(device: torch.device) -> None:
-    """Check that the device supports int8.
-
-    Raises:
-        JobError: it is a GPU, or a CPU without AVX-512 VNNI (see `is_supported`).
-    """
+    """Raise JobError for a GPU, or a CPU without AVX-512 VNNI (see `is_supported`): they do not support int8."""
     if device.type != "cpu":
         raise JobError("reader.dtype: int8 is for CPUs; on a GPU use bfloat16")
     if not is_supported():

@@ -55,11 +55,7 @@ class Pretrained:
         }
 
     def check(self, form: Form, pieces_of: Callable[[Request], Sequence[Piece]], limit: int) -> None:
-        """Check that prompts of a form can be rendered, and that ``limit`` tokens leave room for a passage.
-
-        Raises:
-            InputError: they cannot, or it does not.
-        """
+        """Raise InputError unless prompts of a form can be rendered, and ``limit`` tokens leave room for a passage."""
         if form.prompt.is_chat and (self.settings.is_encoder_decoder or not self.tokenizer.chat_template):
             text = f"{self.config.model} has no chat template; use a plain prompt (plain, or chat: false)"
             raise InputError([f"reader.prompt: {text}"])
@@ -75,12 +71,9 @@ class Pretrained:
             raise InputError([f"reader.max_prompt_tokens: {text} {advice}"])
 
     def check_ids(self, ids: Sequence[int]) -> None:
-        """Check that every token has a row in the model's embedding.
+        """Raise InputError unless every token has a row in the model's embedding.
 
         Without a row a CPU raises IndexError, and a GPU becomes unusable for the process.
-
-        Raises:
-            InputError: one has none.
         """
         num_rows = self.settings.vocab_size
         outside = next((id_ for id_ in ids if id_ >= num_rows), None)

@@ -24,11 +24,7 @@ NO_READERS = re.compile("For(MaskedLM|PreTraining|(Sequence|Token)Classification
 
 
 def load_tokenizer(source: ModelSource) -> Any:
-    """Load the model's tokenizer.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Load the model's tokenizer; raise InputError if it cannot be read."""
     folder = pathlib.Path(source.folder)
     # without files some tokenizer classes would construct an empty vocabulary
     has_files = any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern))

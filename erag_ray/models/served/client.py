@@ -134,11 +134,7 @@ class Client:
             await client.close()
 
     async def models(self) -> list[tuple[str, Any]]:
-        """Return each server's URL and its model list.
-
-        Raises:
-            JobError: a server does not answer, or returns an error.
-        """
+        """Return each server's URL and its model list; raise JobError if one does not answer, or returns an error."""
         lists = []
         for url, client in self._servers:
             try:

@@ -163,11 +163,7 @@ class ServedModel(Model):
             raise InputError([f"reader.revision: {text}; {advice}"])
 
     def load(self) -> None:
-        """Connect.
-
-        Raises:
-            JobError: a server cannot be reached.
-        """
+        """Connect; raise JobError if a server cannot be reached."""
         _ = self.handshake
 
     def facts(self) -> dict[str, object]:
@@ -311,11 +307,7 @@ class _Refusals:
         """Refusals in a row, and their questions."""
 
     def put(self, index: int, request: Request, response: Response) -> None:
-        """Pass on a response, or hold it.
-
-        Raises:
-            JobError: too many requests in a row were refused.
-        """
+        """Pass on a response, or hold it; raise JobError if too many requests in a row were refused."""
         if response.failure is not None and response.failure.kind == "input":
             self._refusals.append(((index, response), request.question))
             if len(self._refusals) == MAX_FAILED_IN_A_ROW:

@@ -78,11 +78,7 @@ class T5Model(LocalModel):
         self.pretrained.check_ids([*self.end, self.first])
 
     def load(self) -> None:
-        """Load the weights.
-
-        Raises:
-            JobError: the machine does not support int8.
-        """
+        """Load the weights; raise JobError if the machine does not support int8."""
         is_int8 = self.config.dtype == INT8
         dtype = "float32" if is_int8 else self.config.dtype
         self.model = load_weights(transformers.AutoModelForSeq2SeqLM, self.source, dtype)

@@ -63,11 +63,7 @@ def _guard(children: Sequence[BaseProcess]) -> None:
 
 
 def result_of_child(ask: Callable[[], T], children: Sequence[BaseProcess]) -> T:
-    """Call a function that waits for a child; vLLM's ``step`` waits for ever if that has ended.
-
-    Raises:
-        EngineLost: a child has ended.
-    """
+    """Call a function that waits for a child; raise EngineLost if that ends: vLLM's ``step`` waits for ever."""
     if not children:
         return ask()
     result = futures.Future[T]()

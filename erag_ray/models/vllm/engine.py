@@ -66,11 +66,7 @@ class Completed(NamedTuple):
 
 
 class Engine:
-    """A loaded model, in ``vllm.LLM``.
-
-    Raises:
-        JobError: vLLM cannot load the model.
-    """
+    """A loaded model, in ``vllm.LLM``; raises JobError if vLLM cannot load it."""
 
     def __init__(self, config: ReaderConfig, folder: str, max_length: int, memory_share: float) -> None:
         for name, value in ENVIRONMENT.items():

@@ -140,11 +140,7 @@ class VllmModel(LocalModel):
 
 
 def installed_version() -> str:
-    """Return the version of the installed vLLM.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Return the version of the installed vLLM; raise InputError if there is none."""
     if importlib.util.find_spec("vllm") is None:
         raise InputError([f"reader.kind: vllm needs the package vllm, which is not installed: {INSTALL}"])
     for name in DISTRIBUTIONS:

@@ -38,11 +38,7 @@ class Case:
         return self.reader.family or self.dataset.family
 
     def prompt(self) -> Prompt:
-        """Return the reader's prompt.
-
-        Raises:
-            ValueError: there is no prompt of the name in the config.
-        """
+        """Return the reader's prompt; raise ValueError if there is none of the name in the config."""
         config, titles = self.reader.prompt, self.reader.titles
         if isinstance(config, PromptConfig):
             prompt = custom_prompt(config)

@@ -80,11 +80,7 @@ def preset_named(config: RetrieverConfig) -> str:
 
 
 def find_encoder(config: RetrieverConfig, name: str) -> ModelSource:
-    """Find a retriever's model.
-
-    Raises:
-        InputError: it is missing, or has no settings.
-    """
+    """Find a retriever's model; raise InputError if it is missing, or has no settings."""
     key = f"retrievers.{name}.model"
     source = find_model(config.model, key=key, revision=config.model_revision, pickled=True)
     has_settings = pathlib.Path(source.folder, MODULES).is_file()

@@ -250,11 +250,7 @@ def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diag
 
 
 def write_mapped(table: pa.Table | pl.DataFrame, schema: TableSchema, path: str | os.PathLike[str]) -> None:
-    """Write a table as one uncompressed Arrow file, atomically.
-
-    Raises:
-        ValueError: the table does not conform to the schema.
-    """
+    """Write a table as one uncompressed Arrow file, atomically; raise ValueError unless it conforms to the schema."""
     # one batch, so that access to a row needs no search
     conformed = conform(table, schema).combine_chunks()
     file = pathlib.Path(path)
