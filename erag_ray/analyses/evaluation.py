@@ -32,10 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def evaluate(config: JobConfig, inputs: Inputs) -> list[str]:
-    """Make the table of every analysis that the job has; delete those that it has not.
-
-    Returns:
-        Which analyses raised an error; the others are made.
+    """Make the table of every analysis that the job has, delete others; return which analyses raised an error.
 
     Raises:
         InputError: LABELS or UTILITY is not sealed, or was made with other settings or from other inputs, or the

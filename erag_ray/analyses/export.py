@@ -24,8 +24,7 @@ MAX_NAME = 150
 def export(config: JobConfig, inputs: Inputs) -> list[str]:
     """Write runs as TREC runs and LABELS as TREC qrels under ``trec/``.
 
-    Returns:
-        What could not be written, and why; it is in the manifest there too.
+    Return what could not be written, and why; it is in the manifest there too.
     """
     tables = TableStore(config.out)
     labels, folder = tables.read(LABELS), tables.folder

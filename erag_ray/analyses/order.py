@@ -24,11 +24,7 @@ MAX_RUNS = 8
 
 
 def by_mean_rank(rankings: Iterable[Sequence[str]]) -> list[str]:
-    """Return the runs of several datasets by their mean rank, of equal ones by name.
-
-    Args:
-        rankings: the runs of each dataset, best first; a dataset may lack some.
-    """
+    """Return the runs of several datasets, each best first and perhaps without some, by mean rank, then by name."""
     ranks: dict[str, list[int]] = {}
     for ranking in rankings:
         for rank, run in enumerate(ranking):

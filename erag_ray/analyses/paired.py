@@ -39,11 +39,8 @@ def compare_runs(
 ) -> pl.DataFrame:
     """Return COMPARISONS over several parts of the queries, corrected over all parts of a dataset.
 
-    Args:
-        parts: columns that name each, such as slice and value, and its DatasetColumns.
-        settings: whose confidence is taken.
-        schema: COMPARISONS, with the columns that name the parts.
-        least: pairs with fewer queries judged in both are not tested.
+    A part has columns that name it, such as slice and value, which the schema has too. Pairs with fewer than ``least``
+    queries judged in both are not tested.
     """
     alpha = 1 - settings.confidence
     families, numbers = dict[tuple[object, ...], list[tuple[Any, ...]]](), itertools.count()

@@ -65,14 +65,8 @@ def page_values(
     best output counts. ``kilt_recall``: the share of distinct page sets that are complete among the first ``cutoff``
     points. A page outside all sets is one point; a set is one point, at the position of its last retrieved page.
 
-    Args:
-        runs: RUNS.
-        corpus: CORPUS, at least the documents of the runs.
-        page_sets: ``query_id, output, page_id``.
-        cutoffs: cutoffs of recall.
-
-    Returns:
-        Columns run_id, query_id, measure, cutoff, value (null: no document of the list has a page).
+    Page sets have the columns query_id, output, page_id, and the result has run_id, query_id, measure, cutoff, value
+    (null: no document of the list has a page).
     """
     paged = runs.select(*LIST, "rank", "doc_id").join(corpus.select("doc_id", "page_id"), on="doc_id")
     first = paged.drop_nulls("page_id").group_by(*LIST, "page_id").agg(pl.col("rank").min())
@@ -126,8 +120,7 @@ def hit_values(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the questions to which an annotator applies, and Success by its labels: what a comparison computes.
 
-    Returns:
-        QUERIES; and run_id, query_id, cutoff, value (null: a document within the cutoff is not judged).
+    These are QUERIES; and run_id, query_id, cutoff, value (null: a document within the cutoff is not judged).
     """
     queries = applicable_queries(annotator, evidence)
     labels, no_utility = pl.DataFrame(annotate(annotator, evidence)), UTILITY.empty()
@@ -140,10 +133,8 @@ def hit_values(
 def mean_retrieval_measures(values: pl.DataFrame, counted: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
     """Return RETRIEVAL_MEASURES: means over the counted questions that are judged; one without a list counts 0.
 
-    Args:
-        values: ``run_id, query_id, measure, cutoff, value`` (null: not judged).
-        counted: ``measure, cutoff, dataset, query_id``: the questions that a measure counts, per cutoff.
-        runs: names of all runs.
+    ``values`` are run_id, query_id, measure, cutoff, value (null: not judged), and the questions that a measure counts,
+    per cutoff, measure, cutoff, dataset, query_id.
     """
     grid = counted.join(pl.DataFrame({"run_id": list(runs)}), how="cross")
     named = values.with_columns(is_listed=True)

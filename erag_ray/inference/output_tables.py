@@ -85,17 +85,10 @@ def outputs_of(
     queries: pl.DataFrame,
     given: pl.DataFrame = NO_ANSWERS,
 ) -> pl.DataFrame:
-    """Return the outputs to lists that have a response; a row for each distinct list of a kind.
+    """Return the outputs to lists of the QUERIES that have a response; a row for each distinct list of a kind.
 
-    Args:
-        lists: columns kind, depth, query_id, doc_ids; several rows may name one list.
-        requests: REQUESTS for answers.
-        responses: RESPONSES to these; errors are left out.
-        queries: QUERIES; lists of others are left out.
-        given: `ANSWERS` to further lists.
-
-    Returns:
-        The columns of `KIND`, query_id, output and num_output_tokens.
+    Lists have the columns kind, depth, query_id, doc_ids; several rows may name one. ``given`` are `ANSWERS` to further
+    lists. The result has the columns of `KIND`, query_id, output and num_output_tokens, without errors.
     """
     distinct = lists.select("kind", "depth", "query_id", "doc_ids").unique()
     texts = responses.select(*RESPONSES.key, "output", "num_output_tokens").drop_nulls("output")

@@ -16,11 +16,9 @@ Row = tuple[int, Response]
 
 
 class Writer:
-    """Collects rows, and writes them by a thread every ``seconds``, also while none arrives, and at the end.
+    """Collects rows, and writes them by a thread every ``seconds`` (first sooner), also if none arrive, and at the end.
 
-    Args:
-        write_rows: writes rows, given the seconds since the last ones; what it raises in the thread, `add` raises.
-        seconds: the interval; shorter ones come first.
+    ``write_rows`` is given the seconds since the last ones; what it raises in the thread, `add` raises.
     """
 
     def __init__(self, write_rows: Callable[[list[Row], float], None], seconds: float) -> None:

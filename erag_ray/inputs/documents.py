@@ -31,13 +31,9 @@ class Documents(NamedTuple):
 def load_documents(
     config: JobConfig, entries: pl.DataFrame, diagnostics: Diagnostics, *, gold: pl.DataFrame
 ) -> Documents:
-    """Load the passages of entries, and resolve the pages among these.
+    """Load the passages of all runs' entries, cut to what is used, and of PROVENANCE; resolve pages among the entries.
 
-    Args:
-        config: the job; its ``run_corpora`` says which corpus each run searches.
-        entries: of all runs, cut to what is used.
-        diagnostics: receives all errors and warnings.
-        gold: PROVENANCE of the questions, whose passages are loaded too.
+    The job's ``run_corpora`` says which corpus each run searches.
     """
     parts = []
     for name, paths, part in _by_corpus(config, entries):

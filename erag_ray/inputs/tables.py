@@ -39,13 +39,8 @@ def check_inputs(
 ) -> None:
     """Record inconsistencies between tables that are valid by themselves.
 
-    Args:
-        queries: QUERIES of the evaluated sample.
-        runs: RUNS of all runs.
-        corpus: CORPUS, at least the passages of ``runs``.
-        diagnostics: receives errors (documents missing in ``corpus``, runs without a query in common with
-            ``queries``) and warnings (queries without a list, lists of other queries, ids with white space).
-        depth: check only the first documents of each list.
+    Errors are documents of the first ``depth`` of a list that are missing in CORPUS, and runs without any of the
+    sampled QUERIES. Warnings are queries without a list, lists of other queries, and ids with white space.
     """
     counts = runs.group_by("run_id", "query_id", maintain_order=True).len()
     for (name,), lists in counts.group_by("run_id", maintain_order=True):
@@ -165,13 +160,8 @@ def resolve_gold(
 
     Gold documents are pages if each that is a passage is its own page (BEIR), or if none is a passage and passages
     belong to them (BEIR's documents, split). If many are neither, none is used: all documents would seem wrong. Pages
-    that a question names itself are never changed.
-
-    Args:
-        loaded: the questions.
-        corpus: CORPUS, at least the passages of gold documents and pages.
-        diagnostics: receives notes on gold that cannot be compared, or is compared by page.
-        corpora: names of the corpora, whose documents have the name before their id. Of several none can be meant.
+    that a question names itself are never changed. Notes are on gold that cannot be compared, or is compared by page.
+    Documents of named ``corpora`` have the name before their id; of several none can be meant.
     """
     provenance, is_one_corpus = loaded.provenance, len(corpora) < 2
     by_page = page_keys("doc_id").alias("page_id")

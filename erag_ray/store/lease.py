@@ -101,13 +101,9 @@ def _start_of(process: int) -> str | None:
 
 
 class Lease:
-    """Context manager of a job's sign of life in a folder.
+    """Context manager of a job's sign of life in a folder; the first has ``fields`` (see `tell`).
 
-    Args:
-        folder: that is written to.
-        job: the sign's name.
-        on_beat: is called after each heartbeat, such as for what jobs that are gone have left.
-        fields: of the first sign; see `tell`.
+    ``on_beat`` is called after each heartbeat, such as for what jobs that are gone have left.
     """
 
     def __init__(

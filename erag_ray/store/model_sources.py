@@ -48,13 +48,10 @@ class ModelSource:
 def find_model(
     name: str | None, *, key: str, revision: str | None = None, pickled: bool = False
 ) -> ModelSource:
-    """Return the local folder of a model; a hub model is downloaded first, or taken from the local cache.
+    """Return the local folder of a model: a folder, a hub name, a .gguf file, or package:NAME/FILE, as ``key`` has it.
 
-    Args:
-        name: a folder, a hub name, a .gguf file, or package:NAME/FILE.
-        key: the config key that names it, for messages.
-        revision: branch, tag or commit of a hub model.
-        pickled: also accept pickled PyTorch weights, for loaders that unpickle tensors only.
+    A hub model, of a branch, tag or commit, is downloaded first, or taken from the local cache. With ``pickled``,
+    pickled PyTorch weights are accepted too, for loaders that unpickle tensors only.
 
     Raises:
         InputError: there is no such model, or its weights have another format.

@@ -186,10 +186,9 @@ class ResponseStore:
         return frame.with_columns(device=pl.concat(devices)).select(columns)
 
     def repair(self) -> list[str]:
-        """Remove unfinished files of jobs that are gone and set unreadable files aside.
+        """Remove unfinished files of jobs that are gone and set unreadable files aside; return a line for each.
 
-        Returns:
-            One line for each thing done; their responses will simply be asked again.
+        Their responses will simply be asked again.
         """
         lines = self.clean()
         for name in self.folder.names(suffix=".parquet"):

@@ -68,12 +68,9 @@ class TableSchema:
 
 
 def table_schema(name: str, columns: str, **types: pa.DataType) -> TableSchema:
-    """Define a table.
+    """Define a table by the names of its columns, with ``*`` after those of its key and ``?`` after those with nulls.
 
-    Args:
-        name: of the table.
-        columns: their names, with ``*`` after those that identify a row and ``?`` after those that may be null.
-        types: of columns that are not in `TYPES`, or are of another type here.
+    ``types`` are of columns that are not in `TYPES`, or are of another type here.
     """
     words = {word.rstrip("*?"): word for word in columns.split()}
     kinds = {**TYPES, **types}
@@ -178,10 +175,7 @@ OF_STAGES = (REQUESTS, *OF_OUTPUTS, COSTS)
 def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool = True) -> pa.Table:
     """Return the table with the columns of the schema, in its order and types.
 
-    Args:
-        table: an Arrow table or Polars frame; extra columns are an error.
-        schema: the schema.
-        unique: also check that keys are unique (off for open stores, where it needs a full read).
+    With ``unique`` also check that keys are unique (off for open stores, where it needs a full read).
 
     Raises:
         ValueError: a column is missing or unknown, cannot be cast, has nulls, NaN or infinity, or a key is repeated.

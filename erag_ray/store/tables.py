@@ -72,15 +72,10 @@ class TableStore:
         inputs: Mapping[str, str] | None = None,
         made_from: str | None = None,
     ) -> None:
-        """Write the manifest of the parts: from now on the table exists.
+        """Write the manifest of the parts (file name -> SHA-256, in order): from now on the table exists.
 
-        Args:
-            schema: of the table.
-            parts: file name -> SHA-256, in order.
-            num_rows: of all parts.
-            config: the settings that the content depends on.
-            inputs: name -> fingerprint of each input.
-            made_from: fingerprint of all that the content depends on, for `is_made_from`; None never matches.
+        The content depends on ``config``, on ``inputs`` (name -> fingerprint), and on what ``made_from`` is the
+        fingerprint of, for `is_made_from`; None never matches.
         """
         content = {
             **_content(schema, parts),

@@ -36,15 +36,9 @@ def per_query_parts(
 ) -> Iterator[pl.DataFrame]:
     """PER_QUERY: every measure of every list, by every annotator; some columns of values after the other.
 
-    A part has at most `ROWS_PER_PART` rows, or one value of each query. No key is in two of them.
-
-    Args:
-        labels: LABELS of every pair of the runs, for the queries that an annotator was asked about.
-        runs: RUNS, of the compared runs only: together they are the pool.
-        eligible: annotator -> its `eligible_questions`; others have no values, not even 0 for lack of a list.
-        queries: QUERIES.
-        settings: what to compute.
-        fact_labels: FACT_LABELS, for the annotators that use facts.
+    A part has at most `ROWS_PER_PART` rows, or one value of each query. No key is in two of them. RUNS are the compared
+    ones only: together they are the pool. LABELS are of every pair of them, for the queries that an annotator was asked
+    about; queries that are not its `eligible_questions` have no values, not even 0 for lack of a list.
 
     Raises:
         ValueError: a measure that needs binary labels, asked of graded ones without a threshold.

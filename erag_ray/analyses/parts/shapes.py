@@ -114,14 +114,8 @@ def crosstab(
 ) -> Table:
     """Return a table with a row for each group, and a column for each key.
 
-    Args:
-        groups: what names a row, and the group's rows of a frame.
-        heads: columns of what names a row.
-        key: column of the frame.
-        keys: values of that column -> column of the table.
-        value: row of the frame -> cell.
-        absent: the cell of a key without a row.
-        about: fields of `Table`.
+    A group is what names its row, under ``heads``, and rows of a frame, of which ``value`` makes the cells: each in the
+    column that ``keys`` has for its value of ``key``. The cell of a key without a row is ``absent``.
     """
     rows = []
     for given, part in groups:

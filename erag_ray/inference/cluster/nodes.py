@@ -83,14 +83,8 @@ def wait_for_gpus(count: int | None, timeout: float | None) -> None:
 class PlacementCheck:
     """Names actors that wait for resources, and ends the job if all of them do for ``timeout`` seconds.
 
-    Ray Data calls it at each step of its loop, also while all actors wait: it is an ExecutionCallback.
-
-    Args:
-        actor: name of their class.
-        noun: what messages call them.
-        needs: what each of them needs, in words.
-        keys: those of the config to lower, in words.
-        timeout: seconds; None for no limit.
+    Ray Data calls it at each step of its loop, also while all actors wait: it is an ExecutionCallback. Messages call
+    actors of this class by the noun, and say in words what each needs and which keys of the config to lower.
     """
 
     def __init__(self, actor: str, noun: str, needs: str, keys: str, timeout: float | None) -> None:

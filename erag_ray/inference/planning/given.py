@@ -37,10 +37,7 @@ def given_answers(
     """Return the answers of a stage that need no request; without a reader, all: those that are not given are null.
 
     ``documents`` has query_id, doc_ids (of one document, or of none), and ``lists``, of end-to-end evaluation, run_id,
-    query_id, depth, doc_ids.
-
-    Returns:
-        `ANSWERS`, each with the run (of a single document "") and the depth that it belongs to.
+    query_id, depth, doc_ids. Each of the `ANSWERS` has the run (of a single document "") and the depth of its list.
     """
     if not config.outputs:
         return pl.DataFrame(schema=ANSWERS)

@@ -140,10 +140,8 @@ def _query_part(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
 def _shown(doc_ids: pl.Series, documents: Documents, uses: Uses) -> tuple[Rows, Rows]:
     """Return lists of documents in the order in which the model sees them.
 
-    They are sorted by hash if their order does not matter, so that equal sets are equal.
-
-    Returns:
-        The rows of the documents, list after list; and [num_lists + 1], the start of each list, and the end.
+    They are sorted by hash if their order does not matter, so that equal sets are equal. Return the rows of the
+    documents, list after list; and [num_lists + 1], the start of each list, and the end.
     """
     lengths = doc_ids.list.len().to_numpy().astype(np.int64)
     edges = np.concatenate([[0], np.cumsum(lengths)])
@@ -175,11 +173,9 @@ def pending(
 ) -> pl.DataFrame:
     """Return the requests without a response: one row per distinct key.
 
-    Requests with equal questions are adjacent, whatever their kind, so that a model can share work between them.
-
-    Returns:
-        question_key, passages_key, text_key (of the question only), kind, query_row (in ``queries``), doc_rows (in
-        ``documents``; sorted by hash for a model that does not see their order): about 60 bytes per row.
+    Requests with equal questions are adjacent, whatever their kind, so that a model can share work between them. They
+    have question_key, passages_key, text_key (of the question only), kind, query_row (in ``queries``), doc_rows (in
+    ``documents``; sorted by hash for a model that does not see their order): about 60 bytes per row.
     """
     missing = requests.join(cached, on=KEY_COLUMNS, how="anti", maintain_order="left")
     distinct = missing.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
@@ -249,13 +245,10 @@ class PendingRequests(Sequence[Request]):
 def count_requests(
     requests: pl.DataFrame, cached: pl.DataFrame, purposes: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Count requests by kind of request and of list: columns kind, lists, asked, distinct, cached, new.
+    """Count requests to one model by kind of request and of list: columns kind, lists, asked, distinct, cached, new.
 
-    Args:
-        requests: REQUESTS to one model.
-        cached: the keys that have a response.
-        purposes: columns kind, query_id, doc_ids, purpose: lists that are counted under their purpose. Of these only
-            keys that no other list has are distinct, cached or new.
+    ``cached`` are the keys that have a response. Lists in ``purposes`` (kind, query_id, doc_ids, purpose) are counted
+    under their purpose; of these only keys that no other list has are distinct, cached or new.
     """
     num_docs = pl.col("doc_ids").list.len()
     lists = pl.when(num_docs == 0).then(pl.lit("no passages")).when(num_docs == 1).then(pl.lit("pairs"))

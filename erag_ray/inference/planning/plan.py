@@ -137,15 +137,9 @@ def plan_stage(
     end_to_end: bool,
     more: Mapping[str, pl.DataFrame] | None = None,
 ) -> StagePlan:
-    """Plan a stage.
+    """Plan a stage with requests of the annotators, mostly about ``single_document``s, or with ``end_to_end`` answers.
 
-    Args:
-        config: the job.
-        inputs: its inputs.
-        stage: name of the stage.
-        single_document: include the requests of the annotators, mostly about single documents.
-        end_to_end: include requests for answers from the end-to-end lists.
-        more: purpose -> further lists to be answered: columns query_id, doc_ids. The preview counts them by purpose.
+    ``more`` are further lists to be answered (query_id, doc_ids), by their purpose: the preview counts them so.
 
     Raises:
         InputError: a model cannot be found or loaded, or does not support a kind of request.
@@ -220,16 +214,10 @@ def plan_lists(
 ) -> StagePlan:
     """Plan a stage with one request for each list: which models get which requests, and which responses are cached.
 
-    Runs no request.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        stage: name of the stage, and of its folder in ``out``.
-        lists: columns kind (name of a kind of request), query_id, and doc_ids (list of strings, in the order of the
-            prompt; empty for no document). Rows of queries that are not in ``inputs`` are left out. If there is a
-            column purpose, lists that have one in every row are counted under it.
-        kinds: kinds of request, at least those of the lists.
+    Runs no request. The stage is also the name of its folder in ``out``. Lists have the columns kind (name of one of
+    the ``kinds`` of request), query_id, and doc_ids (list of strings, in the order of the prompt; empty for no
+    document). Rows of queries that are not in ``inputs`` are left out. Lists that have a purpose in every row, if there
+    is this column, are counted under it.
 
     Raises:
         InputError: as `plan_stage`.
