@@ -72,11 +72,7 @@ def installed() -> list[Extension]:
 
 
 def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
-    """Return the lists that a job's extensions need answers to, for `planning.plan.plan_stage`: purpose -> lists.
-
-    Raises:
-        InputError: as `requested`.
-    """
+    """Return the lists that a job's extensions need answers to: purpose -> lists; raises as `requested`."""
     parts = (extension.lists(config, inputs) for extension in requested(config))
     return {purpose: lists for part in parts for purpose, lists in part.items()}
 

@@ -88,8 +88,7 @@ def cells(
     known = joined.join(without_documents, on=["reader", "score", "query_id"], how="left")
     facts = ["alone", "list", "closed_book"]
     rows = [(*key, name) for key, (name, _) in CELL_OF.items()]
-    cell_of = pl.DataFrame(rows, [*facts, "cell"], orient="row")
-    named = known.join(cell_of, on=facts, how="left")
+    named = known.join(pl.DataFrame(rows, [*facts, "cell"], orient="row"), on=facts, how="left")
     return named.select(CELLS.columns.names).sort(keys)
 
 

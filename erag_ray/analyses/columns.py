@@ -137,8 +137,7 @@ def in_clusters(queries: pl.DataFrame, clusters: pl.DataFrame | None) -> pl.Data
         return queries
     sized = with_first(queries, clusters, "dataset").with_columns(size=pl.len().over("first"))
     ordered = sized.sort("dataset", "size", "first", "row", descending=[False, True, False, False])
-    numbered = ordered.with_columns(cluster=pl.col("first").rle_id().cast(pl.Int64))
-    return numbered.drop("row", "size", "first")
+    return ordered.with_columns(cluster=pl.col("first").rle_id().cast(pl.Int64)).drop("row", "size", "first")
 
 
 def with_first(queries: pl.DataFrame, clusters: pl.DataFrame, *by: str) -> pl.DataFrame:

@@ -62,8 +62,7 @@ def show(view: View) -> Iterator[Part]:
 
 def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Table:
     def most_common(row: Mapping[str, Any]) -> str:
-        rows = of_kind(common, row).filter(pl.col("place") <= NUM_SHOWN)
-        texts = rows.select("output", "share").rows()
+        texts = of_kind(common, row).filter(pl.col("place") <= NUM_SHOWN).select("output", "share").rows()
         return "; ".join(f"{quoted(output, WIDTH)} ({of_all:.0%})" for output, of_all in texts)
 
     return listing(

@@ -86,8 +86,7 @@ def page_values(
 def _r_precision(ranked: pl.DataFrame) -> pl.DataFrame:
     size = pl.col("page_id").n_unique()
     hits = (pl.col("position") <= size).fill_null(False).sum()
-    outputs = ranked.group_by(*LIST, "output").agg(value=hits / size)
-    best = outputs.group_by(LIST).agg(pl.col("value").max())
+    best = ranked.group_by(*LIST, "output").agg(value=hits / size).group_by(LIST).agg(pl.col("value").max())
     return best.select(*LIST, measure=pl.lit("kilt_r_precision"), cutoff=pl.lit(0, pl.Int32), value="value")
 
 

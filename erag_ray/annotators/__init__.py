@@ -59,14 +59,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _has_facts(evidence: Evidence) -> pl.Expr:
-    return pl.col("query_id").is_in(evidence.facts["query_id"].unique().implode())
-
-
-def _has_gold(evidence: Evidence) -> pl.Expr:
-    return pl.col("query_id").is_in(evidence.provenance["query_id"].unique().implode())
-
-
 def applicable_queries(name: str, evidence: Evidence) -> pl.DataFrame:
     """Return the rows of ``evidence.queries`` that this annotator labels; the others are "not applicable".
 
@@ -180,7 +172,11 @@ _of_short_answers = functools.partial(
     applies_to="short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages",
     kind="binary",
 )
-_of_gold = functools.partial(Annotator, applies=_has_gold, applies_to="questions with gold pages or passages")
+_of_gold = functools.partial(
+    Annotator,
+    applies=lambda evidence: pl.col("query_id").is_in(evidence.provenance["query_id"].unique().implode()),
+    applies_to="questions with gold pages or passages",
+)
 
 ANNOTATORS: dict[str, Annotator] = {
     annotator.name: annotator
@@ -189,7 +185,7 @@ ANNOTATORS: dict[str, Annotator] = {
         _by_score(
             name="erag_facts",
             function=erag_facts,
-            applies=_has_facts,
+            applies=lambda evidence: pl.col("query_id").is_in(evidence.facts["query_id"].unique().implode()),
             applies_to="questions with several facts (answers_all)",
             kind="graded",
             requests=(ANSWERS,),

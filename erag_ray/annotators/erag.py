@@ -35,10 +35,7 @@ def fact_labels(evidence: Evidence) -> pl.DataFrame:
     """Return FACT_LABELS: the score of the output with a single document against the forms of one fact, in [0, 1].
 
     The outputs are those of `erag`: no further request. A null output gives null labels. Questions without facts have
-    no rows.
-
-    Raises:
-        ValueError: a pair lacks its answer, or a score is unknown.
+    no rows. Raise ValueError if a pair lacks its answer, or a score is unknown.
     """
     facts = evidence.facts.join(evidence.queries.select("query_id", "score"), on="query_id")
     pairs = evidence.pairs.join(facts, on="query_id", how="semi")

@@ -81,11 +81,7 @@ def _end(code: int, text: str) -> NoReturn:
 
 
 def check_outputs(config: Any) -> None:
-    """Refuse outputs in Ray's copy of the working_dir: the next submission after an edit runs in another copy.
-
-    Raises:
-        InputError: some lie there.
-    """
+    """Refuse, by InputError, outputs in Ray's copy of the working_dir: after an edit the next job has another copy."""
     paths = {name: getattr(config, name) for name in OUTPUTS if hasattr(config, name)}
     paths[CACHE] = os.environ.get(CACHE, "")
     lost = [f"{name} ({path})" for name, path in paths.items() if path and _is_in_copy(path)]

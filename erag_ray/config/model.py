@@ -164,10 +164,6 @@ class ServerKeys(Keys):
 
 
 def check_key_variable(name: str | None) -> None:
-    """Check the name of the variable with a key; a message does not repeat it: it may be the key.
-
-    Raises:
-        ValueError: it cannot be a name.
-    """
+    """Raise ValueError, without the name, which may be the key, if the variable with a key cannot be called so."""
     text = "api_key_env must be the name of a variable, in capitals, and never the key itself"
     require(name is None or bool(NAME.fullmatch(name)), text)

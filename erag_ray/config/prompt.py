@@ -75,11 +75,7 @@ class PromptConfig(Keys):
 
 
 def check_fields(key: str, template: str, known: Collection[str], needs: Collection[str]) -> None:
-    """Refuse braces that are not a field, and a template that lacks a field.
-
-    Raises:
-        ValueError: a brace is no field of ``known``, or a field of ``needs`` is missing.
-    """
+    """Raise ValueError for a brace that is no field of ``known``, and if a field of ``needs`` is missing."""
     try:
         fields_in_template = {name for _, name in fields_of(template)} - {""}
     except ValueError as error:

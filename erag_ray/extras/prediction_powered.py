@@ -73,10 +73,7 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
 
     The line of a question is fitted by least squares on all other questions. So it does not depend on which of the
     question's own documents were read, and the estimate is unbiased, not only in the limit of many questions. One
-    without documents has the value 0.
-
-    Raises:
-        ValueError: an auxiliary label is not finite, as user code may give it.
+    without documents has the value 0. Raise ValueError if an auxiliary label is not finite, as user code may give it.
     """
     if not np.isfinite(sample.auxiliary).all():
         raise ValueError("auxiliary labels must be finite")

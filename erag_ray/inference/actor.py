@@ -130,11 +130,7 @@ def keys_of(requests: pa.Table) -> Keys:
 
 
 class ModelActor:
-    """An actor with one model, for requests of any dataset and kind.
-
-    Attributes:
-        num_responses: that have arrived so far, in all blocks.
-    """
+    """An actor with one model, for requests of any dataset and kind."""
 
     def __init__(
         self,
@@ -165,6 +161,7 @@ class ModelActor:
         self._watchdog = Watchdog(max_batch_seconds, self._end)
         self.store = ResponseStore(store, model)
         self.num_responses = 0
+        """That have arrived so far, in all blocks."""
         self._notes = Counter[str]()
         self._budget = models.Budget(config, max_cost)
         self._coordinator, self._process = coordinator, uuid.uuid4().hex

@@ -99,10 +99,8 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
 
     With GPUs: one actor on each, two for a small model (`actors_per_gpu`), or ``num_readers`` that share them evenly.
     Without, or for a model that needs none: one actor with the cores of the largest node. An actor that would leave
-    fewer than `FREE_CPUS` logical CPUs, or fit on no node, is scheduled without reserving any.
-
-    Raises:
-        JobError: the cluster has too few GPUs, also after waiting, or no node has enough for one actor.
+    fewer than `FREE_CPUS` logical CPUs, or fit on no node, is scheduled without reserving any. Raise JobError if the
+    cluster has too few GPUs, also after waiting, or no node has enough for one actor.
     """
     wait_for_gpus(config.wait_for_gpus, config.placement_timeout)
     nodes = nodes_alive()

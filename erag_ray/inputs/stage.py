@@ -173,11 +173,7 @@ def _check_job(
 
 
 def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
-    """Check config, questions and reader before retrieval, which can take long.
-
-    Raises:
-        InputError: all problems of the config, the questions and the reader.
-    """
+    """Raise InputError, before retrieval, which can take long, with all problems of config, questions and reader."""
     diagnostics = Diagnostics()
     check_runs(config.with_retrieved(), diagnostics)
     check_cache(config.cache_dir, diagnostics)
@@ -270,11 +266,7 @@ def input_files(config: JobConfig) -> dict[str, str]:
 
 
 def prepared(config: JobConfig) -> Inputs:
-    """Load the inputs that `prepare` sealed for this config.
-
-    Raises:
-        InputError: they are missing, changed, or were prepared with other settings.
-    """
+    """Load the inputs that `prepare` sealed for this config; raise InputError unless they are there and unchanged."""
     config = config.with_retrieved()
     if problems := _stage(config, lambda append: {}).differences(TableStore(config.out)):
         advice = "run erag-ray prepare with this config"

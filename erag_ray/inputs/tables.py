@@ -199,8 +199,7 @@ def resolve_gold(
 
 def _note_pages(provenance: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
     """Note the questions with gold pages only, if no passage belongs to one of them."""
-    documents = provenance.drop_nulls("doc_id")
-    pages = provenance.join(documents, on="query_id", how="anti", maintain_order="left")
+    pages = provenance.join(provenance.drop_nulls("doc_id"), on="query_id", how="anti", maintain_order="left")
     queries = pages["query_id"].unique(maintain_order=True)
     if corpus.height and not corpus.join(pages, on="page_id", how="semi").height:
         why = "not judged: no passage has a page_id"

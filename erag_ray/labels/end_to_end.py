@@ -86,10 +86,7 @@ def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Da
     """Return the response to each list: columns reader, run_id, query_id, depth, output, num_prompt_tokens and others.
 
     Lists have the columns run_id, query_id, depth, doc_ids (the first ``depth`` documents). ``requests`` are those for
-    answers to these lists, without other kinds.
-
-    Raises:
-        ValueError: a list lacks its request or its response.
+    answers to these lists, without other kinds. Raise ValueError if a list lacks its request or its response.
     """
     joined = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
     keys = RESPONSES.key

@@ -171,10 +171,8 @@ def compute_all(
 
     Names are keys of `MEASURES`, aliases (`canonical_name`), or ``package.module:name`` of a `Measure`; defined for
     labels of this kind (`check_measures`). For measures that need binary labels, label >= threshold is relevant, in the
-    lists and in the base. If set it is always applied; it is never inferred from the labels.
-
-    Raises:
-        ValueError: an unknown measure.
+    lists and in the base. If set it is always applied; it is never inferred from the labels. Raise ValueError for an
+    unknown measure.
     """
     thresholded = lists
     if threshold is not None:

@@ -57,41 +57,39 @@ class Model(ABC):
     """A model. It can render requests and be fingerprinted at once, and run requests after `load`.
 
     One object serves every dataset and every kind of request: all differences are in the request's form.
-
-    Attributes:
-        supports: the methods of requests that it can run (see `prompts.request.Form.method`).
-        scores_texts: whether it computes log-likelihoods of any text, or only of a next token.
-        is_repeatable: whether the same request gets the same response on CPUs; else, and on GPUs, a job asks a sample
-            of the new ones again at its end (``recheck_fraction``).
-        counts_tokens: whether ``num_output_tokens`` is counted, and an output may end at ``max_new_tokens``.
-        sees_order: whether the order of passages can change a response.
-        revision: increase it with every change of the code that may change a response.
-        dtypes: the supported precisions.
-        default_prompt: name of the built-in prompt that it gets if the config names none.
-        charges_budget: whether `run` charges ``budget`` itself, and ends when it is spent; else its caller does.
-        has_timeouts: whether each request has a time limit of its own; then ``max_batch_seconds: auto`` sets none.
-        may_all_fail: whether all requests may become errors (``max_error_fraction``); else many in a row end the job.
-        memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
     """
 
     supports: ClassVar[frozenset[Method]] = frozenset({"generate"})
+    """The methods of requests that it can run (see `prompts.request.Form.method`)."""
     scores_texts: ClassVar[bool] = True
+    """Whether it computes log-likelihoods of any text, or only of a next token."""
     is_repeatable: ClassVar[bool] = True
+    """Whether the same request gets the same response on CPUs; else, and on GPUs, a job asks a sample of the new ones
+    again at its end (``recheck_fraction``)."""
     counts_tokens: ClassVar[bool] = True
+    """Whether ``num_output_tokens`` is counted, and an output may end at ``max_new_tokens``."""
     sees_order: bool = True
+    """Whether the order of passages can change a response."""
     charges_budget: ClassVar[bool] = False
+    """Whether `run` charges ``budget`` itself, and ends when it is spent; else its caller does."""
     has_timeouts: ClassVar[bool] = False
+    """Whether each request has a time limit of its own; then ``max_batch_seconds: auto`` sets none."""
     revision: ClassVar[int] = 1
+    """Increase it with every change of the code that may change a response."""
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "tf32", "bfloat16", "float16")
     default_prompt: ClassVar[str] = "plain"
+    """Name of the built-in prompt that it gets if the config names none."""
 
     def __init__(self, config: ReaderConfig) -> None:
         if config.dtype not in self.dtypes:
             dtypes = ", ".join(self.dtypes)
             raise InputError([f"reader.dtype: {config.kind} supports {dtypes}, not {config.dtype}"])
         self.config = config
+        self.budget = Budget(config)
         self.memory_share = 1.0
-        self.budget, self.may_all_fail = Budget(config), False
+        """Fraction of the GPU, or of the CPU memory for models, if several actors share it."""
+        self.may_all_fail = False
+        """Whether all requests may become errors (``max_error_fraction``); else many in a row end the job."""
 
     @property
     def code(self) -> object:

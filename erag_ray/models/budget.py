@@ -58,10 +58,7 @@ class Budget:
         """While open, an estimated price counts as spent; then the price that is set meanwhile does.
 
         Waits while the estimates of the requests in flight leave no room. A request by itself is always sent, so that
-        only one can exceed the limit.
-
-        Raises:
-            SpentError: the budget is spent.
+        only one can exceed the limit. Raise SpentError if the budget is spent.
         """
         charge = Charge(self.price_of(counts))
         while (self.is_spent and self.may_grow) or (

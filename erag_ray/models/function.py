@@ -41,10 +41,8 @@ class FunctionModel(Model):
     ``config.model`` and ``config.revision`` name the function; they stand for the weights in the fingerprint. It gets
     ``config.batch_size`` prompts at a time. The messages of a chat are joined to one text, with a blank line between.
     Token counts are estimates, a token for 4 characters. Nothing is truncated, and the function knows no
-    ``max_new_tokens``: no output counts as cut by it.
-
-    Raises:
-        InputError: no function of that name and revision is registered in this process.
+    ``max_new_tokens``: no output counts as cut by it. Raises InputError if no function of that name and revision is
+    registered in this process.
     """
 
     revision: ClassVar[int] = 2

@@ -46,8 +46,7 @@ def make_retriever(name: str, config: RetrieverConfig) -> Any:
     """
     if config.kind not in KEYS:
         return InMemory(name=name, config=config, code=_from_outside(name, config))
-    key = "rerank by" if config.by else config.kind
-    kind: type[Any] = find("retriever", RETRIEVERS[key], {})
+    kind: type[Any] = find("retriever", RETRIEVERS["rerank by" if config.by else config.kind], {})
     return kind(name=name, config=config)
 
 

@@ -57,11 +57,7 @@ class Korean:
 
 
 def analyser_named(name: str) -> Any:
-    """Return an analyser of `ANALYSERS`, or of package.module:name.
-
-    Raises:
-        ValueError: the name is unknown, or a required package is not installed.
-    """
+    """Return an analyser of `ANALYSERS`, or package.module:name; raise ValueError if it or its package is missing."""
     analyser = find("analyser", name, ANALYSERS)
     package = getattr(analyser, "package", None)
     if package and importlib.util.find_spec(package) is None:

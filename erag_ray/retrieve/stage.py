@@ -71,11 +71,7 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
 
 
 def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
-    """Make the runs of a job's ``retrievers``, if it has any.
-
-    Raises:
-        InputError: all errors in the questions, passages, retrievers, or settings of the job.
-    """
+    """Make the runs of a job's ``retrievers``, if any; raise InputError with all errors in its inputs and settings."""
     if config.retrievers:
         check_settings(config, check_reader)
         for job in config.retrievals():

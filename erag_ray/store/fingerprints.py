@@ -38,10 +38,8 @@ NOT_LOCAL = "not a local file"
 def fingerprint(value: object) -> str:
     """Return 32 hex digits (128 bits of SHA-256) of a value's canonical JSON form.
 
-    As in JSON, tuples equal lists, and keys of mappings are strings (1 is "1").
-
-    Raises:
-        TypeError: the value contains something without a stable form (a set, an object, NaN).
+    As in JSON, tuples equal lists, and keys of mappings are strings (1 is "1"). Raise TypeError if the value contains
+    something without a stable form (a set, an object, NaN).
     """
     try:
         text = json.dumps(value, sort_keys=True, allow_nan=False, default=stable, ensure_ascii=True)
@@ -102,8 +100,7 @@ def frame_digests(frames: Mapping[str, pl.DataFrame]) -> dict[str, str]:
 
 def new_job_id() -> str:
     """Return a unique id for this start of a job; ids sort by time."""
-    now = datetime.datetime.now(datetime.UTC)
-    return f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+    return f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
 @functools.cache

@@ -196,11 +196,7 @@ class Folder:
             self.filesystem.delete_dir(self.at(*names))
 
     def move(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        """Move a file: create the target's folder, and replace an existing target.
-
-        Raises:
-            InputError: the target is a file that no job has written.
-        """
+        """Move a file: create the target's folder, and replace a target; raise InputError if no job wrote that."""
         self.record(*target)
         self._make(*target[:-1])
         if self.is_local:

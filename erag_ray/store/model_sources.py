@@ -51,10 +51,8 @@ def find_model(
     """Return the local folder of a model: a folder, a hub name, a .gguf file, or package:NAME/FILE, as ``key`` has it.
 
     A hub model, of a branch, tag or commit, is downloaded first, or taken from the local cache. With ``pickled``,
-    pickled PyTorch weights are accepted too, for loaders that unpickle tensors only.
-
-    Raises:
-        InputError: there is no such model, or its weights have another format.
+    pickled PyTorch weights are accepted too, for loaders that unpickle tensors only. Raise InputError if there is no
+    such model, or its weights have another format.
     """
     if not name:
         raise InputError([f"{key}: needs a model: a folder, a hub name or a .gguf file"])

@@ -51,9 +51,6 @@ class ResponseStore:
     Layout: ``<root>/responses/<model>/<job>-<content>.parquet``; unfinished files under ``_unfinished/``,
     leases under ``_leases/``, unreadable files set aside under ``_torn/``, what the model is in ``model.json``.
     A file that proves unreadable is set aside wherever it is met; ``set_aside`` names those that this object has met.
-
-    Attributes:
-        devices: number of the responses that `lookup` has found, by the device that made them, where files name it.
     """
 
     def __init__(self, root: str, model: str) -> None:
@@ -62,6 +59,7 @@ class ResponseStore:
         self.folder = Folder("/".join([root.rstrip("/"), "responses", model]), is_shared=True)
         self.set_aside: list[str] = []
         self.devices: Counter[str] = Counter()
+        """Number of the responses that `lookup` has found, by the device that made them, where files name it."""
 
     def describe(self, fields: Callable[[], Mapping[str, object]]) -> None:
         """Store what the model's fingerprint covers, once, for people who look into the folder."""
@@ -182,8 +180,7 @@ class ResponseStore:
             device = (table.schema.metadata or {}).get(DEVICE)
             text = device and device.decode()
             devices.append(pl.repeat(text, table.num_rows, dtype=pl.Categorical, eager=True))
-        frame = pl.DataFrame(pa.concat_tables(tables))
-        return frame.with_columns(device=pl.concat(devices)).select(columns)
+        return pl.DataFrame(pa.concat_tables(tables)).with_columns(device=pl.concat(devices)).select(columns)
 
     def repair(self) -> list[str]:
         """Remove unfinished files of jobs that are gone and set unreadable files aside; return a line for each.

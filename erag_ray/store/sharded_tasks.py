@@ -90,11 +90,7 @@ def write_array(array: npt.NDArray[Any], folder: Folder, *names: str) -> None:
 
 
 def open_array(folder: Folder, *names: str) -> npt.NDArray[Any]:
-    """Open an array: memory-mapped from a local file, read completely from an object store.
-
-    Raises:
-        InputError: the file is not an array, or damaged.
-    """
+    """Open an array, memory-mapped if local, else read completely; raise InputError if it is none, or damaged."""
     try:
         array: npt.NDArray[Any] = (
             np.load(folder.at(*names), mmap_mode="r", allow_pickle=False)

@@ -24,10 +24,8 @@ FLOOR_BYTES, FLOOR_SHARE = 256 << 20, 0.01
 def enough_space(needs: Mapping[tuple[str, str], int]) -> Iterator[None]:
     """While open in the main thread, a disk that is nearly full interrupts the job as Ctrl-C does.
 
-    ``needs``: (name of a setting, its folder) -> bytes that will be written there; object stores are not checked.
-
-    Raises:
-        JobError: a disk has too little free space, at the start or later.
+    ``needs``: (name of a setting, its folder) -> bytes that will be written there; object stores are not checked. Raise
+    JobError if a disk has too little free space, at the start or later.
     """
     if problem := disk_problem(needs):
         raise JobError(problem)

@@ -30,10 +30,8 @@ _VARIABLES = {
 class Secret:
     """The value of an environment variable that a config names; as text it is `MASK`.
 
-    From its first use on, all messages and answers of this process are without it.
-
-    Raises:
-        ValueError: the variable is not set, or has characters that no header of HTTP may have.
+    From its first use on, all messages and answers of this process are without it. Raises ValueError if the variable is
+    not set, or has characters that no header of HTTP may have.
     """
 
     def __init__(self, key: str, variable: str) -> None:

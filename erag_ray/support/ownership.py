@@ -54,11 +54,7 @@ class Ledger:
         return records
 
     def record(self, name: str) -> None:
-        """Record a file, or with a final / a folder, before it is written.
-
-        Raises:
-            InputError: there is one that no job has written.
-        """
+        """Record a file, or with a final / a folder, before it is written; raise InputError if it is not a job's."""
         with self._lock:
             if name in self._names:
                 return

@@ -30,8 +30,7 @@ def fact_columns(
     columns: dict[Name, Floats] = {}
     for (num_facts,), alike in counted.group_by(pl.col("num_facts").fill_null(1), maintain_order=True):
         for part in alike.iter_slices(QUERIES_AT_A_TIME):
-            documents = _documents(labels, runs, part, int(str(num_facts)))
-            for name, values in _columns(documents, settings):
+            for name, values in _columns(_documents(labels, runs, part, int(str(num_facts))), settings):
                 columns.setdefault(name, np.empty(queries.height))[part["number"].to_numpy()] = values
     return list(columns.items())
 
@@ -67,8 +66,7 @@ class _Documents:
 
 
 def _documents(labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame, num_facts: int) -> _Documents:
-    rows = queries.select("query_id", row=pl.int_range(pl.len()))
-    listed = runs.join(rows, on="query_id")
+    listed = runs.join(queries.select("query_id", row=pl.int_range(pl.len())), on="query_id")
     pairs = listed.select(PAIR).unique().sort(PAIR).with_columns(pair=pl.int_range(pl.len()))
     known = labels.join(pairs, on=PAIR).drop_nulls("label")
     matrix = np.full((pairs.height, num_facts), np.nan)

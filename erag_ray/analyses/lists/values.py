@@ -38,10 +38,8 @@ def per_query_parts(
 
     A part has at most `ROWS_PER_PART` rows, or one value of each query. No key is in two of them. RUNS are the compared
     ones only: together they are the pool. LABELS are of every pair of them, for the queries that an annotator was asked
-    about; queries that are not its `eligible_questions` have no values, not even 0 for lack of a list.
-
-    Raises:
-        ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
+    about; queries that are not its `eligible_questions` have no values, not even 0 for lack of a list. Raise ValueError
+    for a measure that needs binary labels, asked of graded ones without a threshold.
     """
     cut = runs.filter(pl.col("rank") <= max(settings.depths))
     lists = cut.partition_by("run_id", as_dict=True, include_key=False)

@@ -75,11 +75,7 @@ class Keys(metaclass=_Refusing):
 
 
 def build(kind: type[Config], values: Mapping[str, Any], key: str = "") -> Config:
-    """Return a config of the values of its keys: of Python or `Written`, mappings for configs inside it.
-
-    Raises:
-        KeysError: as `Keys`.
-    """
+    """Return a config of values of its keys, of Python or `Written`: mappings for configs in it; raises as `Keys`."""
     unused = [name for name in UNUSED if name in values and not key]
     warn(*(f"{name} has no effect any more, since {UNUSED[name]}; remove the key" for name in unused))
     try:

@@ -102,11 +102,7 @@ def identifier(value: Any) -> str | None:
 
 
 def checked_id(value: Any, key: str) -> str | None:
-    """Return what `identifier` does; None for null and blank values only.
-
-    Raises:
-        ValueError: the value is not an id, such as NaN.
-    """
+    """Return what `identifier` does, None for null and blank values only; raise ValueError for others without one."""
     name = identifier(value)
     if name is None and not isinstance(value, str) and (not is_missing(value) or _is_nan(value)):
         raise ValueError(f"{key} is {shown(value)}; {ID_FORM}")

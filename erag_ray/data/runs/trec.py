@@ -9,10 +9,8 @@ def trec_run(runs: pl.DataFrame) -> bytes:
     """Return the lists of one run as ``query Q0 document rank score tag``; the tag is its ``run_id``.
 
     The score is ``n - rank + 1``, not the retriever's, so that any program, with any rule for ties and in single
-    precision, restores exactly the order of ``rank``.
-
-    Raises:
-        ValueError: an id or the tag is empty or contains white space.
+    precision, restores exactly the order of ``rank``. Raise ValueError if an id or the tag is empty or contains white
+    space.
     """
     _check_ids(runs, "run_id", "query_id", "doc_id")
     score = pl.len().over("query_id") - pl.col("rank") + 1
@@ -23,10 +21,8 @@ def trec_run(runs: pl.DataFrame) -> bytes:
 def trec_qrels(labels: pl.DataFrame, threshold: float | None = None) -> bytes:
     """Return the LABELS of one annotator as ``query 0 document label``; null labels (not judged) are left out.
 
-    Labels >= ``threshold`` are written as 1, others as 0; it is optional if all labels are 0 or 1.
-
-    Raises:
-        ValueError: graded labels without a threshold, or an id that is empty or contains white space.
+    Labels >= ``threshold`` are written as 1, others as 0; it is optional if all labels are 0 or 1. Raise ValueError for
+    graded labels without a threshold, or an id that is empty or contains white space.
     """
     judged = labels.drop_nulls("label").sort("query_id", "doc_id")
     _check_ids(judged, "query_id", "doc_id")

@@ -103,10 +103,8 @@ def _ranked(config: JobConfig, inputs: Inputs, depths: Sequence[int]) -> pl.Data
 def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
     """Score the answers to subsets and changed lists, sealed as CREDITS and ORDER_UTILITY; nothing if not asked for.
 
-    ``finished`` has the requests for `further_lists`.
-
-    Raises:
-        JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
+    ``finished`` has the requests for `further_lists`. Raise JobError if a user's score raises for more outputs than
+    ``max_error_fraction`` allows.
     """
     store = TableStore(config.out)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}

@@ -41,10 +41,7 @@ TOKEN_HINT = (
 def ray_session(address: str | None = None) -> Iterator[None]:
     """A Ray to run on: the one that is initialised, the given or surrounding cluster, else a local one.
 
-    A Ray that this starts is shut down at the end.
-
-    Raises:
-        JobError: the cluster cannot be had.
+    A Ray that this starts is shut down at the end. Raise JobError if the cluster cannot be had.
     """
     if ray.is_initialized():
         yield

@@ -139,10 +139,8 @@ def plan_stage(
 ) -> StagePlan:
     """Plan a stage with requests of the annotators, mostly about ``single_document``s, or with ``end_to_end`` answers.
 
-    ``more`` are further lists to be answered (query_id, doc_ids), by their purpose: the preview counts them so.
-
-    Raises:
-        InputError: a model cannot be found or loaded, or does not support a kind of request.
+    ``more`` are further lists to be answered (query_id, doc_ids), by their purpose: the preview counts them so. Raise
+    InputError if a model cannot be found or loaded, or does not support a kind of request.
     """
     of_documents = _annotators_lists(config, inputs) if single_document else _NO_LISTS
     of_lists = end_to_end_lists(config, inputs) if end_to_end else _NO_LISTS_OF_RUNS
@@ -217,10 +215,7 @@ def plan_lists(
     Runs no request. The stage is also the name of its folder in ``out``. Lists have the columns kind (name of one of
     the ``kinds`` of request), query_id, and doc_ids (list of strings, in the order of the prompt; empty for no
     document). Rows of queries that are not in ``inputs`` are left out. Lists that have a purpose in every row, if there
-    is this column, are counted under it.
-
-    Raises:
-        InputError: as `plan_stage`.
+    is this column, are counted under it. Raises as `plan_stage`.
     """
     for dataset in inputs.datasets.values():
         for kind in score_kinds(dataset):

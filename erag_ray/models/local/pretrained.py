@@ -30,11 +30,7 @@ PROBES = (
 
 
 class Pretrained:
-    """Files, config and tokenizer of a model of transformers.
-
-    Raises:
-        InputError: the files cannot be read, or model and tokenizer do not belong together.
-    """
+    """Files, config and tokenizer of a model of transformers; raises InputError if one is wrong or does not fit."""
 
     def __init__(self, config: ReaderConfig, *, encoder_decoder: bool) -> None:
         self.config = config

@@ -78,14 +78,13 @@ def load_weights(auto_class: Any, source: ModelSource, dtype: str) -> Any:
         InputError: weights are missing in the files.
         JobError: the device does not support the precision.
     """
-    safe = {} if source.gguf_file else {"use_safetensors": True}
     model, loading_info = auto_class.from_pretrained(
         source.folder,
         dtype=set_matmul_precision(dtype),
         trust_remote_code=False,
         local_files_only=True,
         output_loading_info=True,
-        **safe,
+        **({} if source.gguf_file else {"use_safetensors": True}),
         **source.arguments(),
     )
     # transformers would initialise missing weights randomly

@@ -80,11 +80,7 @@ class _Retry(Exception):
 
 
 def key_of(config: ReaderConfig) -> str:
-    """Return the API key.
-
-    Raises:
-        InputError: its environment variable is not set on this node, or holds no key.
-    """
+    """Return the API key; raise InputError if its environment variable is not set on this node, or holds none."""
     if config.api_key_env is None:
         return NO_KEY
     try:

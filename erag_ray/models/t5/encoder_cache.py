@@ -80,8 +80,7 @@ class EncoderCache:
         totals = np.array([prompt.length for prompt in prompts])
         indices, is_state = _table(ranges(starts, lengths), totals, self.multiple, fill=len(self.states) - 1)
         index = to_device(torch.from_numpy(indices.ravel()), self.states.device)
-        states = self.states.index_select(0, index).view(*is_state.shape, -1)
-        return EncoderStates(states, totals.tolist())
+        return EncoderStates(self.states.index_select(0, index).view(*is_state.shape, -1), totals.tolist())
 
 
 def ranges(starts: Indices, lengths: Indices) -> Indices:

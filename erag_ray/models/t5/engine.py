@@ -84,10 +84,7 @@ class Engine:
     """Encodes and decodes with the weights of a model of transformers, of one of `KINDS`, on its device.
 
     They share the weights: where the engine concatenates those of several layers, the model's become views of the
-    result. With ``is_int8`` matrix products are in int8.
-
-    Raises:
-        JobError: the machine does not support int8.
+    result. With ``is_int8`` matrix products are in int8. Raises JobError if the machine does not support int8.
     """
 
     def __init__(self, model: Any, *, is_int8: bool = False) -> None:
@@ -272,8 +269,7 @@ class _Run:
             add_linear(states, self.cross_attention.attend(query, number), layer.out)
             engine._add_feed_forward(states, block.feed)
         # T5 1.0 scales its states before the output layer, which does not change the order of the scores
-        scores = normed_order(states, engine.decoder.norm, engine.epsilon, engine.output)
-        self.last = scores.argmax(dim=-1)
+        self.last = normed_order(states, engine.decoder.norm, engine.epsilon, engine.output).argmax(dim=-1)
         self.tokens[:, step] = self.last
         self.has_ended |= torch.isin(self.last, self.end)
 

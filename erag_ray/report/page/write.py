@@ -44,8 +44,7 @@ def write_page(
     bundle = javascript_bundle() if specs else ""
     if bundle and not single_file:
         folder.write_bytes(bundle.encode(), FOLDER, "charts.js")
-    data = _data(report, questions, positions, specs)
-    html = _html(report, data, bundle, inline, is_single=single_file)
+    html = _html(report, _data(report, questions, positions, specs), bundle, inline, is_single=single_file)
     folder.write_bytes(html.encode("utf-8", "replace"), FOLDER, "index.html")
     # people share the folder
     for unfinished in (("_unfinished",), ("questions", "_unfinished")):

@@ -56,10 +56,7 @@ def as_search(retriever: object) -> LibrarySearch:
 
     Stores and indexes with ``as_retriever`` are taken by the retriever that it returns. Where the library allows it,
     the number of documents is the one that is asked for, not that of the retriever's own settings; the object is not
-    changed.
-
-    Raises:
-        TypeError: the object is not a retriever.
+    changed. Raise TypeError if the object is not a retriever.
     """
     kind = next((kind for kind in ADAPTERS if fits(kind, retriever)), None)
     if kind is None and callable(getattr(retriever, "as_retriever", None)):
@@ -175,12 +172,11 @@ class HttpSearch:
             HttpError: the service answered with an error, or not in the form above.
             urllib3.exceptions.HTTPError: it cannot be reached.
         """
-        headers = {"Authorization": f"Bearer {self.api_key.value}"} if self.api_key else {}
         response = self._pool.request(
             "POST",
             self.url,
             json={"query": question, "k": count},
-            headers=headers,
+            headers={"Authorization": f"Bearer {self.api_key.value}"} if self.api_key else {},
             timeout=self.timeout_seconds,
             retries=False,
             redirect=False,

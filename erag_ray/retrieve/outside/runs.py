@@ -30,10 +30,8 @@ _REVISIONS: dict[int, tuple[object, str]] = {}
 def register_retriever(name: str, retriever: object, revision: str | None = None) -> RetrieverConfig:
     """Make an object that `as_search` takes a retriever of jobs in this process, and return the config of its run.
 
-    ``revision`` says which index and settings it has; without it a run is reused only for the same object here.
-
-    Raises:
-        TypeError: the object is not a retriever.
+    ``revision`` says which index and settings it has; without it a run is reused only for the same object here. Raise
+    TypeError if the object is not a retriever.
     """
     search = as_search(retriever)
     location = f"in_memory:{name}"
@@ -45,11 +43,7 @@ def register_retriever(name: str, retriever: object, revision: str | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class OutsideRetriever(Retriever):
-    """An object that a config names, or an HTTP service.
-
-    Raises:
-        ValueError: the object cannot be imported, or the environment has no key.
-    """
+    """An object that a config names, or an HTTP service; raises ValueError if it, or its key, cannot be had."""
 
     brings_texts: ClassVar = True
 

@@ -38,10 +38,8 @@ def locked(out: str) -> Iterator[None]:
     """While open, this job has the folder ``out``: it is marked as a job's, and no other job begins to write there.
 
     A job whose process has ended on this machine is known to be gone; any other is waited for until its sign is
-    unchanged for `LEASE_SECONDS`.
-
-    Raises:
-        InputError: the folder cannot be written, is no job's, or another job is writing there.
+    unchanged for `LEASE_SECONDS`. Raise InputError if the folder cannot be written, is no job's, or another job is
+    writing there.
     """
     with contextlib.ExitStack() as stack:
         try:
