@@ -20,7 +20,7 @@ def question_records(questions: object) -> tuple[list[Row], bool]:
     They are a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question``, ``answers`` (or
     another field of `gold_answers`: a text or several), or ``answers_all`` (several facts, each a text or its accepted
     forms), and an id (``id`` or another of `QUESTION_IDS`: a text or a whole number). Questions without any id are
-    numbered from "1", which is returned too.
+    numbered from "1"; whether they are is returned too.
 
     Raises:
         InputError: all problems, each with the number of its question.

@@ -54,7 +54,7 @@ def load_passages(
 
     A file is JSON Lines or Parquet with an id (``doc_id`` or another of `files.ids.DOCUMENT_IDS`), a text (one of
     `files.documents.TEXT_KEYS`) and optional ``page_id`` and ``title``, or the folder of a sealed CORPUS. All passages
-    are checked; those of ``doc_ids`` and of the pages ``page_ids``, compared by `page_key`, are loaded (None: all).
+    are checked. Those of ``doc_ids`` and of the pages ``page_ids``, by `page_key`, are loaded; all if both are None.
     """
     selection = None
     if not (doc_ids is None and page_ids is None):

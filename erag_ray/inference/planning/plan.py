@@ -137,7 +137,7 @@ def plan_stage(
     end_to_end: bool,
     more: Mapping[str, pl.DataFrame] | None = None,
 ) -> StagePlan:
-    """Plan a stage with requests of the annotators, mostly about ``single_document``s, or with ``end_to_end`` answers.
+    """Plan a stage: requests of the annotators with ``single_document``, of end-to-end lists with ``end_to_end``.
 
     ``more`` are further lists to be answered (query_id, doc_ids), by their purpose: the preview counts them so. Raise
     InputError if a model cannot be found or loaded, or does not support a kind of request.

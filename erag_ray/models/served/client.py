@@ -155,7 +155,7 @@ class Client:
         """Send a request to a server by its index, or to the next; return the reply as JSON, an answer (`failure_of`).
 
         ``estimate`` has the tokens in prompt and output, and without a ``budget`` they are free. ``max_retries`` are of
-        each kind, by default those of `RETRIES`. Within ``limit.exclusive``, ``is_exclusive`` waits for no slot.
+        each kind, by default those of `RETRIES`. Within ``limit.exclusive``, ``is_exclusive`` ones wait for no slot.
 
         Raises:
             RequestError: this request failed.
