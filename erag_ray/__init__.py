@@ -12,8 +12,6 @@ support, config, measures, store, data, prompts, models, annotators, inputs, inf
 analyses, report, comparison, cli, api.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -3,8 +3,6 @@
 Ray and torch, which take seconds to import, come after the inputs are known to be right.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 

@@ -18,8 +18,6 @@ Attention counts as one kernel that reads queries, keys, values and mask once, a
 early, all prompts have the same length, and no passage occurs twice.
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,6 @@
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """
 
-from __future__ import annotations
-
 from bench.config import BenchmarkConfig
 
 from erag_ray.cli.run import run_job

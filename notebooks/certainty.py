@@ -9,8 +9,6 @@ adjusted p of at most .05. For each number of queries and share of right answers
 OUT/certainty.md.
 """
 
-from __future__ import annotations
-
 import itertools
 import pathlib
 import sys

@@ -13,8 +13,6 @@ measures. From the labels 200 samples are drawn for each share of the pairs. OUT
   lists that are swapped at random, so no run is better: how often one was called so.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

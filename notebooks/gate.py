@@ -9,8 +9,6 @@ true difference of exactly minus the margin "passed" is a wrong pass and "failed
 data sets. Writes OUT/gate.md.
 """
 
-from __future__ import annotations
-
 import functools
 import pathlib
 import sys

@@ -20,8 +20,6 @@ With --answered_first the questions come first that the reader answers without d
 are used. What was read is not read again.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

@@ -9,8 +9,6 @@ characters, and each page also tells facts about others, so the best chunk may b
 answer. It says how a job runs, not how good a retriever is on real text.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import random

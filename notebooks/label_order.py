@@ -8,8 +8,6 @@ tau(provenance) of P@k with paired 95 % bootstrap intervals over questions. Writ
 to jobs/compare.py (--num_readers 2 --cpus_per_reader 1).
 """
 
-from __future__ import annotations
-
 import itertools
 import pathlib
 import re

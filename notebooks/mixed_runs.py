@@ -7,8 +7,6 @@ run and for each that is made of these, of DEPTH documents. None is a retriever 
 a table of them says how far a measure ranks lists of known parts as the reader does.
 """
 
-from __future__ import annotations
-
 import itertools
 import pathlib
 import sys

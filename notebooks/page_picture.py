@@ -3,8 +3,6 @@
 Needs the extra dev (Playwright) and Debian's chromium.
 """
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import sys

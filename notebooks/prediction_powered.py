@@ -13,8 +13,6 @@ its questions are drawn anew, with replacement. OUT/prediction_powered.md then h
 - Questions: the same as Coverage where all documents of a sample of the questions are read (reader_queries).
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

@@ -14,8 +14,6 @@ prints what a job does with it: files, bytes on disk, the seconds of a check of 
 all responses and of 10,000 of them, the most open files, and the most memory.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import resource

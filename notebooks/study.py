@@ -9,8 +9,6 @@ of its resamples, by Holm over all differences of the page. Credit and order com
 Writes OUT/report/index.html, OUT/study.md, and the first figures of agreement and credit as pictures (PNG).
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import pathlib

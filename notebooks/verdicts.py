@@ -11,8 +11,6 @@ power of one sign test.
 Writes OUT/family.md, the family-wise error of equal runs, and OUT/verdicts.md.
 """
 
-from __future__ import annotations
-
 import itertools
 import pathlib
 import sys

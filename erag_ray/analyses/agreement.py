@@ -1,7 +1,5 @@
 """How well each label agrees with utility at its best, and what it costs: two figures, and a table of all datasets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

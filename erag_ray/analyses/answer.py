@@ -1,7 +1,5 @@
 """Sentences on the order of the runs: who leads, who is worse and by how much, what is inconclusive or not compared."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """BEST_DEPTHS: how many documents serve the reader best in each run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

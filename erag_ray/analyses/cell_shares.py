@@ -1,7 +1,5 @@
 """CELL_SHARES: how often a list helps, how often eRAG's label and the list disagree, in all and by slice."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

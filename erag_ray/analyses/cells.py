@@ -6,8 +6,6 @@ make eight cells. The label cannot see that documents suffice only together (com
 lost among others (distracted): the shares of these two bound how far it can be trusted on these data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import polars as pl

@@ -1,7 +1,5 @@
 """COMPARISONS of every two runs: which differ, and how many questions would settle what is not settled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """COMPLEMENTS: how often one run has a useful document where another has none, and what fusing two can gain."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """CONTRASTS of labels: how much better one annotator's measure agrees with utility than another's."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """CORRELATIONS of every measure with end-to-end utility: over queries, and over runs."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

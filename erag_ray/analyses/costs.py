@@ -1,7 +1,5 @@
 """Costs of retrieval and of the reader: requests and what they took, prompt tokens by list, and latency."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Make the table of every analysis from sealed tables, a stage each; what is current stays."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Mapping

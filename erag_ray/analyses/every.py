@@ -1,7 +1,5 @@
 """All analyses in reading order; a new one is a file and a line here."""
 
-from __future__ import annotations
-
 from erag_ray.analyses import (
     agreement,
     best_depths,

@@ -1,7 +1,5 @@
 """Runs and LABELS -> TREC files."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """MEANS over queries: which retriever serves the reader best, and how each label measures it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Order and names of runs and of measures, and words of captions: the same in all tables and figures."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Outputs of the reader: odd ones, which no retriever can change, and the verdicts of a judge on them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs compared question by question: the tests of every pair, corrected together, and how a table shows them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any

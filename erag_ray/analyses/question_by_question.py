@@ -1,7 +1,5 @@
 """The two best runs question by question: a figure of UTILITY."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

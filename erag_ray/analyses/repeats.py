@@ -1,7 +1,5 @@
 """Repeated answers: how far the score of a list moves from answer to answer, beside from question to question."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ without repeats; passages without a page are passed over. Each output of a quest
 evidence by itself.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence

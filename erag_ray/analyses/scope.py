@@ -1,7 +1,5 @@
 """Selection of the results that the figures of one dataset show: reader, score and best runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Settings of the analyses, and names that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

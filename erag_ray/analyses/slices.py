@@ -5,8 +5,6 @@ questions. What holds on average may not hold for questions of several hops, or 
 by itself.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator

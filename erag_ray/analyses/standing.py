@@ -13,8 +13,6 @@
    of the score and none is called the best.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

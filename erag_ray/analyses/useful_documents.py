@@ -1,7 +1,5 @@
 """Useful and harmful documents: a figure of labels by rank, and where gains can show that a document does harm."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import polars as pl

@@ -6,8 +6,6 @@ and label (with reader and score if the label depends on them) and add it to `AN
 defines an `Annotator` and is named as ``package.module:name``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Types of annotators and of their evidence, and shared helpers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Annotators that check whether a passage contains an answer, by two published rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import polars as pl

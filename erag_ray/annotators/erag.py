@@ -1,7 +1,5 @@
 """Labels by the reader with a single document: eRAG's score of its output, gain, gold likelihood."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

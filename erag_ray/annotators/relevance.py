@@ -1,7 +1,5 @@
 """Relevance by gold documents, gold pages or a judge; and UDCG and distractors (arXiv 2510.21440), which use it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import polars as pl

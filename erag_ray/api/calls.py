@@ -1,7 +1,5 @@
 """`compare` and `label`: objects in memory to the files and config of a job, which runs in the same rooms."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

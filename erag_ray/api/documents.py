@@ -1,7 +1,5 @@
 """Ranked lists and passages in memory as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

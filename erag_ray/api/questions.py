@@ -1,7 +1,5 @@
 """Questions in memory as records of a question file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """The results of a finished comparison as frames, text and a page."""
 
-from __future__ import annotations
-
 import functools
 import html
 import io

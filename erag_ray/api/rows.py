@@ -1,7 +1,5 @@
 """Frames, datasets and lists of mappings as rows of plain Python values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Refused are outputs that would not last, and inputs that the job would replace. 
 anything is read, so that one out of reach costs one short wait.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

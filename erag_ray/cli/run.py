@@ -3,8 +3,6 @@
 The jobs of this package are here by name; extras add theirs by entry points ``erag_ray.jobs``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import inspect

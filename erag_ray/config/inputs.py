@@ -1,7 +1,5 @@
 """Keys of the questions and passages of a job: shared by all jobs that have them."""
 
-from __future__ import annotations
-
 from dataclasses import field
 
 from erag_ray.config.keys.values import AtLeast0, AtLeast1, Keys, Path, Text, require

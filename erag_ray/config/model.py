@@ -1,7 +1,5 @@
 """Keys of a language model, as reader or as judge, and of what computes it: vLLM inside the job, or a server."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import field
 from typing import Literal

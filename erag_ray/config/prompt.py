@@ -1,7 +1,5 @@
 """A prompt of the user's own, in a config or in a YAML file of its own."""
 
-from __future__ import annotations
-
 import os
 import string
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """The reader of a job, and its judge: model, limits, batches, task and prompt."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal
 

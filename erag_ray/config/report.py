@@ -1,7 +1,5 @@
 """Keys of the report: of jobs that write one, and of the job that makes it again from a finished folder."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Literal
 

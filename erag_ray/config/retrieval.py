@@ -1,7 +1,5 @@
 """The job that makes runs: questions, passages or pages, the retrievers to run, and where they run."""
 
-from __future__ import annotations
-
 import urllib.parse
 from dataclasses import field, fields
 from typing import ClassVar, Literal

@@ -5,8 +5,6 @@ known probability, the sample's share of the questions, and an auxiliary value i
 are unbiased, whatever the auxiliary label is; a good one makes their intervals narrow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

@@ -13,8 +13,6 @@ the bounds of labels, [0, 1]. An f that says nothing gets a lambda near 0. One l
 ranks had the same variance.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

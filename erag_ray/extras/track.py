@@ -5,8 +5,6 @@ Where it goes, the libraries take from their own variables (MLFLOW_TRACKING_URI,
 tracker, write a function and add it to `TRACKERS`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -13,8 +13,6 @@ An error after which a process cannot use its GPU (an illegal access, a failed a
 process in the same way, but not the job.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import json

@@ -1,7 +1,5 @@
 """Coordination of the actors of a pool: counts of responses, shares of ``max_cost``, and when they have to stop."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

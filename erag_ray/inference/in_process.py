@@ -1,7 +1,5 @@
 """PENDING to RESPONSES in this process, without Ray: for a model behind a server, a function, or one small model."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -4,8 +4,6 @@ A reader that answers nothing, that copies a worked example, or that writes "Ref
 scores low for reasons that no retriever can change; these tables show it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

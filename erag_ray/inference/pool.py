@@ -5,8 +5,6 @@ appends the responses to the store, so that a killed job loses at most the runni
 driver.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

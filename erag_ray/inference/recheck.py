@@ -4,8 +4,6 @@ The sample runs after the new requests, by the same readers. Its requests have k
 are in the store.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Running of a planned stage: its responses are in the store, and its tables sealed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.util

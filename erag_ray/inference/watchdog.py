@@ -1,7 +1,5 @@
 """A watchdog that ends the process of a reader if loading its model, or a batch, takes too long."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import math

@@ -6,8 +6,6 @@ their names: what a killed run has written is counted in the store, each respons
 runs. What other jobs have put into a shared cache has other ids.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

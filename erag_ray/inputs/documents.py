@@ -4,8 +4,6 @@ Where runs search several corpora, a document's id gets the corpus's name before
 corpora stay apart, and from here on all corpora are one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The inputs of a job, the samples of them for its reader and its judge, and the `Evidence` of annotators."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 

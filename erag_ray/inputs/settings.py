@@ -1,7 +1,5 @@
 """Settings of a job: checks before any file is read or overwritten, and what labels and end-to-end scores depend on."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

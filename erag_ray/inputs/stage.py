@@ -1,7 +1,5 @@
 """Stage that loads, checks and seals the inputs: QUERIES, PROVENANCE, CORPUS, RUNS, GOLD, RETRIEVAL_SECONDS, SLICES."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

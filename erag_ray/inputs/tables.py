@@ -1,7 +1,5 @@
 """Check that QUERIES, RUNS and CORPUS are consistent, and resolve the gold pages and documents."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

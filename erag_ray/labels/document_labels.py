@@ -1,7 +1,5 @@
 """Stage that turns responses to single documents into sealed LABELS and DOCUMENT_OUTPUTS."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Stage that scores responses to ranked lists: sealed UTILITY (end-to-end scores), LIST_OUTPUTS and LIST_TOKENS."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 

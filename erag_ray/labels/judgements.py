@@ -4,8 +4,6 @@ Judging is a separate stage, since its requests contain outputs. The passages of
 output, so it is planned, run and cached like all other requests.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

@@ -12,8 +12,6 @@ the end of a short list count 0.
 To add a measure: one function ``Lists -> float64 [num_lists, depth]`` and one entry in `MEASURES`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@
 `load_model` loads the weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ A backend is a subclass of `Model` with `run`, and `load` if it has weights. Tho
 process derive from `local.model.LocalModel`. Code outside the package is named ``package.module:Class``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

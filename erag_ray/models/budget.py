@@ -1,7 +1,5 @@
 """Cost of the requests of a model, against its limit, those in flight included."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

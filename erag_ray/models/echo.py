@@ -1,7 +1,5 @@
 """A fake model without weights, for dry runs and tests: the same jobs, pools and tables in seconds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """A Python function as model: prompts in, outputs out. It runs in the process that defines it."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

@@ -4,8 +4,6 @@ If a model of this package raises, the model or the machine is broken: such exce
 the error of a request. Every response of every model is checked here (`_fault`), so that it can be stored.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Generator, Iterator, Sequence

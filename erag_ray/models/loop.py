@@ -1,7 +1,5 @@
 """An event loop in a thread: runs coroutines from synchronous code, even inside another running event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import threading

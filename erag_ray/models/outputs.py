@@ -3,8 +3,6 @@
 One rule for all readers. It cuts the ends of a text only: an answer that is about ``<think>`` keeps the word.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

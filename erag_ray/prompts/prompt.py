@@ -9,8 +9,6 @@ A template piece never ends in a blank: the blank belongs to the next piece, bec
 after it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The template of a passage that has no title, from the template of one that has."""
 
-from __future__ import annotations
-
 import re
 
 _LABEL = r"""["']?[^\W\d_][\w -]*["']?\s*[:=]\s*"""

@@ -1,7 +1,5 @@
 """Build the report from loaded results: the analyses' tables, figures and findings, in reading order. Pure."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

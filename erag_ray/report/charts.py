@@ -7,8 +7,6 @@ In a page call ``vegaEmbed`` with ``ast: true``: Vega then interprets its expres
 works under a Content-Security-Policy without ``unsafe-eval``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.metadata

@@ -3,8 +3,6 @@
 Text from files is reduced to printable characters of one line, so it cannot control the terminal or forge a line.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

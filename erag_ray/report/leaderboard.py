@@ -1,7 +1,5 @@
 """The runs of every dataset side by side, and on one scale: who leads, and what is known of the others."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Load the sealed tables of a finished job for its report; missing or changed ones are left out and named."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 Text from files is escaped: in a comment on GitHub it has no markup, links nothing and notifies nobody.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import re

@@ -1,7 +1,5 @@
 """Write the report of a finished job next to its sealed tables, and print the verdict."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import rich.console

@@ -1,7 +1,5 @@
 """Build Altair charts from figures: data, layers of marks, and encodings. Imported lazily by `charts`."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

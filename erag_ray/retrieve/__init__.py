@@ -14,8 +14,6 @@ A new retriever is one class and one line in `RETRIEVERS`, which has import path
 retrieval does not import torch.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

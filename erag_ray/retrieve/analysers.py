@@ -3,8 +3,6 @@
 A new analyser is one class, which takes no arguments and is instantiated in each process, and one line in `ANALYSERS`.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.metadata

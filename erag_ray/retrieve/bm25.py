@@ -3,8 +3,6 @@
 A score is the sum over the query's words, in their order, of bm25s' single-precision weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 A new choice of fields is one function and one line in `SEARCHED`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The retrieval stage: pages to passages, questions and passages to sealed runs. Reuses what has the same settings."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterator

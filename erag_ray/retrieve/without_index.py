@@ -1,7 +1,5 @@
 """Retrievers without an index: fusion of several runs, and random lists."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Cached digests of large files, keyed by size and times: a model's weights are hashed once on each node."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -3,8 +3,6 @@
 A file that does not exist or cannot be reached is an OSError.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

@@ -1,7 +1,5 @@
 """Fingerprints of values, files, tables and code, and job ids."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

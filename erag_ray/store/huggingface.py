@@ -5,8 +5,6 @@ Names: ``hf:NAME:SPLIT`` and ``hf:NAME:CONFIG:SPLIT`` of the Hugging Face Hub, a
 ``./``, ``../`` or ``~``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -3,8 +3,6 @@
 Code that comes with a model is never run. Used by readers and by retrievers.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 from dataclasses import dataclass

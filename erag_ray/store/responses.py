@@ -1,7 +1,5 @@
 """The open store of responses: appended to by many jobs, a whole file at a time, and never rewritten."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

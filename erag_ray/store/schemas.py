@@ -5,8 +5,6 @@ never NaN. Non-nullable columns have no nulls. The tables of an analysis are def
 folder.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import polars as pl

@@ -5,8 +5,6 @@ settings and the number, and appears whole, so a task that is done twice or stop
 file is there need not be done again.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Free space of the local folders that a job writes to: before its requests, and while they run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

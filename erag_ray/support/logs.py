@@ -4,8 +4,6 @@ A job, started from Python too, shows the messages of level INFO on standard err
 program gets them by ``logging.basicConfig(level=logging.INFO, format="%(message)s")``, or as it likes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Secrets of a job, which its config names by environment variables, and texts without them."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import html

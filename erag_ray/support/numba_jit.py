@@ -1,7 +1,5 @@
 """Just-in-time compilation of loops over arrays by numba, and threads to run them in."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """How far a job is: a line when a stage takes long; for work that is counted a bar on a terminal, else lines."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import html

@@ -4,8 +4,6 @@ Each room has a plain dict at the end of a file (`SCORES`, `MEASURES`, `MODELS`,
 extra of this one, adds entries by entry points (`plugins`); other code is named ``package.module:name``.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """SIGTERM ends a job as Ctrl-C does: by KeyboardInterrupt in its main thread, so that it closes what it has opened."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

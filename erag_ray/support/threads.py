@@ -1,7 +1,5 @@
 """The CPUs of this process, and the threads of torch."""
 
-from __future__ import annotations
-
 import os
 
 

@@ -1,7 +1,5 @@
 """The form of URIs, checked without opening one: no file system is imported here."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -3,8 +3,6 @@
 Exceptions of this package or of the machine pass through with their traceback.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import inspect

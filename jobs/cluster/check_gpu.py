@@ -6,8 +6,6 @@ The cluster files run it where they set up a machine with GPUs: a driver that is
 shows as one message there, not as readers that run on CPUs.
 """
 
-from __future__ import annotations
-
 import sys
 
 import torch

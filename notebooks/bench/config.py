@@ -1,7 +1,5 @@
 """The benchmark of retrieval and evaluation: what is measured, on how much."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import field
 from typing import Literal

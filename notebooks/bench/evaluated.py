@@ -1,7 +1,5 @@
 """Evaluation, measured: labels and runs -> values per query, against its peers; and all of the paper's Table 1."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import warnings

@@ -1,7 +1,5 @@
 """The benchmark's CPU times and request rates, as figures."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from erag_ray.analyses.parts.model import Figure

@@ -1,7 +1,5 @@
 """Retrieval: one measurement each, ours and its peer's in turn: seconds, peak memory, bytes on disk."""
 
-from __future__ import annotations
-
 import pathlib
 import time
 import types

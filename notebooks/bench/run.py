@@ -1,7 +1,5 @@
 """All measurements of a benchmark, one after the other, each in a process of its own: the table."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import multiprocessing

@@ -1,7 +1,5 @@
 """Runs, labels and utilities to measure evaluation with: as large and as sparse as those of the paper's Table 1."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

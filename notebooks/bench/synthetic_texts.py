@@ -1,7 +1,5 @@
 """Passages and vectors to measure with: as many words, and as few frequent ones, as real text has."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl

@@ -1,7 +1,5 @@
 """The benchmark as a table: rates, and the ratio to the peer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How long things take, one after the other and in turn."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

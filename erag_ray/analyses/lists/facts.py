@@ -1,7 +1,5 @@
 """FACT_LABELS -> measures of ranked lists over the facts of each question, as columns of PER_QUERY."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """PER_QUERY, of LABELS and RUNS: every measure of every list, by every annotator; other tables are made of it."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence

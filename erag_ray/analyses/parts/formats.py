@@ -1,7 +1,5 @@
 """Format the values of a report as text, the same in every renderer."""
 
-from __future__ import annotations
-
 import math
 import re
 

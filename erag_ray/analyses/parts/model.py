@@ -3,8 +3,6 @@
 Builders create it from sealed tables and are pure. Renderers (console, Markdown, page) see only this model.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field

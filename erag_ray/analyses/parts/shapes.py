@@ -4,8 +4,6 @@ A `listing` has a row for each row of a frame, and a `Field` for each column. A 
 rows, such as an annotator's measure, and a column for each key of a group, such as a run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

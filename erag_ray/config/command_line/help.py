@@ -1,7 +1,5 @@
 """Text of ``--help``: a config's everyday keys by topic, and with ``--help.all`` the others after them."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """A YAML file and a command line -> one config."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

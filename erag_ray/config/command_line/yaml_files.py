@@ -1,7 +1,5 @@
 """A YAML file -> its keys with values unchanged, and the line of each."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Names and types of keys: the fields of a config, and of the configs inside it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -3,8 +3,6 @@
 A value that no key of the type can have is returned unchanged: the type refuses it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import numbers
 import operator

@@ -4,8 +4,6 @@ A scalar of YAML or of a command line comes as `Written`, so that its key decide
 ``1.1`` or ``2024-01-01`` keeps its name. A Python text is never a number.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Iterator, Mapping

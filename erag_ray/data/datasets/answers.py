@@ -1,7 +1,5 @@
 """Gold answers of a record, and its facts: the fields that they are in, and the forms that they have there."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import json

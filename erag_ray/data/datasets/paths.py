@@ -3,8 +3,6 @@
 Filters: ``meta.split=test``, ``fever_fm2:meta.split=test``. Fields: ``question: q``, ``answers: a.text``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

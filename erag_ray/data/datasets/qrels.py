@@ -5,8 +5,6 @@ without a header. MTEB: JSON Lines, Parquet or a dataset (``hf:NAME:SPLIT``) wit
 A header, fields and columns may have other names of `ROLES`, in any order.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import re

@@ -3,8 +3,6 @@
 Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `tasks` (`DATASETS`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 A new data set is one line in `DATASETS`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass, replace

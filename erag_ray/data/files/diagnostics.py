@@ -5,8 +5,6 @@ each kind the first few are listed and the rest counted. Lines may quote files: 
 lines are cut.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

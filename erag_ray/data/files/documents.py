@@ -1,7 +1,5 @@
 """One document, from whatever a file, a frame, a library or a service calls a document."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Ids: the one rule for their values and for the keys that they have, for files, frames, Python values and HTTP."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -5,8 +5,6 @@ for bad input: what is wrong goes to `Diagnostics` with file and line, and readi
 next line where there is one.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Files of records in any form: JSON Lines, a JSON list, tab-separated values, Parquet, or a dataset by its name."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -5,8 +5,6 @@
 A page's id is its title: entries with the same title are one page.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -4,8 +4,6 @@ The passages of page P have the ids ``P#1``, ``P#2``, ... Several processes spli
 Memory: one part for each process, and eight bytes for each page in the job, to find repeated ids.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -5,8 +5,6 @@ ones as CORPUS, so that millions of passages are never in memory at once. A new 
 `PASSAGE_FORMATS`.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator

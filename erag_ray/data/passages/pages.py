@@ -3,8 +3,6 @@
 Only KILT's pages have ids. In other formats the title is the id, as in the questions of SQuAD and KLUE-MRC.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 "100 words" has several definitions (see each rule's source). A new rule is one function and one line in `SPLITTERS`.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

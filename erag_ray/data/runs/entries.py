@@ -4,8 +4,6 @@ Every reader of a run format returns entries, best first, ranks 1..n. `predictio
 passages, `texts` takes texts and latencies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

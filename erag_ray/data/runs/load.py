@@ -5,8 +5,6 @@
 `entries.in_trec_order` and nowhere else. A new format is one function and one line in `RUN_FORMATS`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator

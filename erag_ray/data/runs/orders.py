@@ -1,7 +1,5 @@
 """Lists whose scores rise from the best document to the worst: ranks, distances, or lists that are worst first."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from erag_ray.data.runs.entries import RunFile

@@ -6,8 +6,6 @@ document alone, whatever run has it. ``num_prompt_tokens``, ``num_output_tokens`
 and its time, where known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any

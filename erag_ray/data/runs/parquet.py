@@ -1,7 +1,5 @@
 """Parquet runs: ``query_id, doc_id`` and ``rank`` or ``score``; with ``text`` a list brings its documents along."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from erag_ray.data.files.documents import TEXT_KEYS, numbered_id, text_id, unread_id

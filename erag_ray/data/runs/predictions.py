@@ -3,8 +3,6 @@
 A prediction's provenance lists pages, but readers take passages: `resolve_pages` maps the one to the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

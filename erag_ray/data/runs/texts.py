@@ -1,7 +1,5 @@
 """Texts and latencies that lists bring along: to CORPUS, next to passage files or instead of them, and to a table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import polars as pl

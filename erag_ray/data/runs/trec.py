@@ -1,7 +1,5 @@
 """RUNS as TREC run files, and LABELS as TREC qrels."""
 
-from __future__ import annotations
-
 import polars as pl
 
 

@@ -3,8 +3,6 @@
 Documents of one list share a question, so intervals are over questions, never over documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Every credit of a document is a weighted sum of differences: the score with a su
 without the document. Subsets keep the order of the list, and each distinct one is answered once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Changed lists, and ORDER_EFFECTS: how far order and company of a list move the score. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Tables and a figure of credit inside the list, and of lists in another order or company."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 

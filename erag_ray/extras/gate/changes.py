@@ -1,7 +1,5 @@
 """Differences between the two sides: what may not, what may where the config names it, and what is only listed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

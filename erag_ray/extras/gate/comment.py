@@ -1,7 +1,5 @@
 """A comparison as a report: a few lines on the console, and the Markdown comment for a pull request."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Config of the gate: two finished jobs, and how much worse the candidate may be."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Annotated, Literal
 

@@ -5,8 +5,6 @@ interval that a comparison gives (`agreement.PairedTest`), so the gate and the v
 name opposite runs. Where no question differs the interval is that of the share of questions that may differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

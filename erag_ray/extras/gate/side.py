@@ -1,7 +1,5 @@
 """Load one side of a comparison, a run in the sealed tables of a finished job, or say why that cannot be."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

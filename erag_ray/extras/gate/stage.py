@@ -1,7 +1,5 @@
 """Two finished jobs -> a verdict, an exit code, and the comment."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import rich.console

@@ -1,7 +1,5 @@
 """The card of an export, README.md: YAML front matter for `datasets.load_dataset`, and what a reader must know."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 

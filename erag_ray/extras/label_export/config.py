@@ -1,7 +1,5 @@
 """Config of the export: which labels leave, and how training data are made of them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -4,8 +4,6 @@ Training data for retrievers are in the form of sentence-transformers: columns `
 negative_n``, all texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

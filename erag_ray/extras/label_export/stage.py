@@ -1,7 +1,5 @@
 """Write labels and training data of a finished job as a dataset folder with a card."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import polars as pl

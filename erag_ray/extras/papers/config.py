@@ -1,7 +1,5 @@
 """Configs of the papers' tables and figures, and of a retrieval whose passages are labelled by two rules."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 

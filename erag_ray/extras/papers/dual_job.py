@@ -1,7 +1,5 @@
 """The job `dual_labels` of the command line."""
 
-from __future__ import annotations
-
 from erag_ray.cli.run import Job
 from erag_ray.extras.papers.config import DualLabelsConfig
 from erag_ray.support.logs import say

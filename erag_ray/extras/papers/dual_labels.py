@@ -4,8 +4,6 @@
 paper's Table 3 has their marginal, joint and conditional probabilities over questions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Figures 1 to 3 of the papers (Salemi & Zamani, SIGIR 2024), each with a table of its values and intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import polars as pl

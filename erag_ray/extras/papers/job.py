@@ -1,7 +1,5 @@
 """The job `papers` of the command line."""
 
-from __future__ import annotations
-
 from erag_ray.cli.run import Job
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.support.logs import say

@@ -1,7 +1,5 @@
 """Figures as SVG, by vl-convert, which needs no browser; legible on light and on dark backgrounds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Published tables of the papers, next to which measured ones are shown; the reproduction's table in both forms."""
 
-from __future__ import annotations
-
 import pathlib
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Build the papers' tables and figures from finished jobs and write them to a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import polars as pl

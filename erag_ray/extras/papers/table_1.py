@@ -1,7 +1,5 @@
 """The paper's Table 1 (Salemi & Zamani, SIGIR 2024) over all datasets of a job, with intervals."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

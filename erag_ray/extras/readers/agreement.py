@@ -1,7 +1,5 @@
 """READER_INTERACTIONS and READER_AGREEMENTS: what of a comparison depends on the reader. Pure."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple

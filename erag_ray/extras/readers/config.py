@@ -1,7 +1,5 @@
 """Config of a comparison with several readers."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -1,7 +1,5 @@
 """A comparison for each reader, then the comparison of the readers, as tables and a report."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Auxiliary labels: a cheap label of every document in the lists, by rules, a judge or a small reader."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Config of the sequential test: the best of two or more runs, with as few responses as possible."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 

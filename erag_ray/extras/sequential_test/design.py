@@ -6,8 +6,6 @@ all that a smaller one has read. A label that was read with probability p counts
 JASA 1952), so that sums over documents (P, DCG) are right in expectation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The job `settle` of the command line."""
 
-from __future__ import annotations
-
 from erag_ray.cli.run import Job
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.support.logs import say, warn

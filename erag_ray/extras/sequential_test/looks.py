@@ -6,8 +6,6 @@ Here the intervals of all looks together miss it with probability at most alpha,
 rule stops the reading.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence

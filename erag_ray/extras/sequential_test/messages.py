@@ -1,7 +1,5 @@
 """Messages of the sequential test: a line for each look, and what came out at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The documents of a dataset's lists, those of them that are to be read, and the differences that their labels give."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Two or more runs -> INTERIM_ANALYSES: documents are labelled batch by batch until the best run is settled."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The learning rate and all random choices are functions of the step's number, so 
 have no state to save.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

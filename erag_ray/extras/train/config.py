@@ -1,7 +1,5 @@
 """Configuration of a training: examples, curriculum, optimisation, and resources."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import field
 from typing import Annotated, ClassVar, Literal

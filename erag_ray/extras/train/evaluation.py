@@ -1,7 +1,5 @@
 """Evaluation during training: dev questions through the reader's rendering, batching and decoding, by their scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The job `train` of the command line."""
 
-from __future__ import annotations
-
 from erag_ray.cli.run import Job
 from erag_ray.extras.train.config import TrainConfig
 

@@ -1,7 +1,5 @@
 """The training log, a CSV line for each step, and messages of workers; both are shown while the training runs."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -5,8 +5,6 @@ and micro-batches; gradients are summed in the same way, by one all-reduce per s
 the result does not depend on the number of workers or the micro-batches; a worker without questions contributes zeros.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -1,7 +1,5 @@
 """The reader in training: one model with a form for each dataset, and its saved folder."""
 
-from __future__ import annotations
-
 import copy
 import pathlib
 from collections.abc import Mapping

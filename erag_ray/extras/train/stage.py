@@ -1,7 +1,5 @@
 """The training stage: checks that a config may start or resume a training, its preparation, and the run on Ray."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """The training loop on data-parallel workers of Ray Train; messages and logs are files in ``out``."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import os

@@ -3,8 +3,6 @@
 Agreement of two raters is Cohen's kappa, of many Krippendorff's alpha, with intervals by question.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

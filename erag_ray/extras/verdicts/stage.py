@@ -4,8 +4,6 @@ A file has lines ``{"query_id", "run" or "doc_id", "verdict", "annotator"?, "dep
 0, also under ``accepted``: is the output of the run right, or the document useful.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

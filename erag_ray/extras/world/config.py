@@ -1,7 +1,5 @@
 """Configuration of the synthetic world: its size and difficulty."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 The world is a sequence of districts that are generated independently, so that memory does not grow with its size.
 """
 
-from __future__ import annotations
-
 import functools
 from random import Random
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Files of the world: kilt_knowledgesource.json, and TASK-train-kilt.jsonl and TASK-dev-kilt.jsonl for five tasks."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """The job `world` of the command line."""
 
-from __future__ import annotations
-
 from erag_ray.cli.run import Job
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.support.logs import say

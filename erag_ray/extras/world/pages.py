@@ -1,7 +1,5 @@
 """Pages of a district: each states facts of its subject, and some of other entities."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from random import Random

@@ -3,8 +3,6 @@
 A new task is one function `(Scene) -> Item | None` and one line in `TASKS`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ world has a name of a dev file, although both are composed of the same pieces.
 A new relation is an entry in ``relations.yaml`` and, for a new kind of object, its words or its form in `FORMS`.
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 from collections.abc import Callable, Sequence

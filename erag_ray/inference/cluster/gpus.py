@@ -1,7 +1,5 @@
 """GPUs of Ray's processes: which ones a process sees, and whether torch can use the assigned ones."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """CPUs and GPUs of the nodes of a cluster, and actors that wait for them."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping, Sequence

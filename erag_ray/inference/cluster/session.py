@@ -1,7 +1,5 @@
 """The Ray that a job runs on."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Numbered tasks on a pool of Ray actors, with restarts of lost actors and retries of their tasks."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

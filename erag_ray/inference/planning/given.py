@@ -1,7 +1,5 @@
 """Outputs that exist, in the form of answers: they need no request, and are never in the store of responses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import polars as pl

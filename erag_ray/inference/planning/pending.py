@@ -5,8 +5,6 @@ evaluation, and the empty list is closed-book. Equal questions with equal texts 
 distinct request runs once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import overload

@@ -4,8 +4,6 @@ A stage runs the requests of one job: ``annotate`` those with single documents, 
 ``compare`` both. All requests of a stage to one model form one `ModelPlan`, for one pool of actors.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

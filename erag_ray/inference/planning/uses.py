@@ -1,7 +1,5 @@
 """Select model and form of each kind of request for a dataset, and check them before any weights are loaded."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re

@@ -4,8 +4,6 @@ Inputs are float arrays without nulls, bootstrap weights and permutations of the
 exactly, see `statistics`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Only `resample_weights` draws random numbers, so columns that share its weights 
 differences are the values of one run minus those of another per query, NaN if not judged.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

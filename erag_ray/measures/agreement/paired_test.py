@@ -14,8 +14,6 @@ is drawn:
   would have to be millions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ integers that floats represent exactly. The loops are compiled (`support.numba_j
 function and an entry in `STATISTICS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ has KILT's scores, `chat` those for readers that answer in sentences and for oth
 outside the package exports a `Score` and is named ``package.module:name``.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 from erag_ray.measures.scores.abstention import abstained

@@ -6,8 +6,6 @@ information. Sentences are compared without case, punctuation and articles (`eng
 present does not abstain.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

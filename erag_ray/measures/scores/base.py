@@ -4,8 +4,6 @@ Of these, gold answers that cannot match are left out, each pair is scored once,
 The values of the score `judged` are the grades of a judge, which itself runs elsewhere.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

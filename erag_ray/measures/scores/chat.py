@@ -4,8 +4,6 @@ Each compares normalised forms of the texts (`normalization`): the English form,
 name, such as ``match:ko``.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The scores of KILT's official evaluation: exact match, F1, accuracy, ROUGE-L, also by another package. Pure."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Sequence

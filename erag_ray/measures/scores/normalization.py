@@ -5,8 +5,6 @@ tokens as a contiguous sequence if its form, between spaces, contains the other'
 (`normalize_answer`); `form_of` returns that of a language.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import string

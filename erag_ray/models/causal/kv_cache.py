@@ -3,8 +3,6 @@
 A prefix that prompts share (instruction and worked examples) is computed once and reused by every batch.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection
 from typing import Any

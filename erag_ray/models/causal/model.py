@@ -1,7 +1,5 @@
 """Decoder-only models: any causal LM of transformers, with a plain prompt or its chat template."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """The device of this process: which one, its name, its precision, and why no GPU can be used."""
 
-from __future__ import annotations
-
 import torch
 
 from erag_ray.support.errors import JobError

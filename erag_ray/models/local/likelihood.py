@@ -4,8 +4,6 @@ A row of a batch is a prompt with the answer tokens that are fed to the model. A
 row, such as all answers of one token without an end.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ LLM.int8(), NeurIPS 2022, section 2.1, without its outliers in higher precision)
 others in its batch.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

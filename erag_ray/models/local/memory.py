@@ -1,7 +1,5 @@
 """Memory: estimates of the peak of a batch, the largest batch that fits, and out-of-memory errors."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import math

@@ -1,7 +1,5 @@
 """A model of transformers without its weights: config and tokenizer, prompts in tokens, and settings of decoding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 

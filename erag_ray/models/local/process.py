@@ -3,8 +3,6 @@
 Nothing here imports torch, which models behind a server and functions do not need.
 """
 
-from __future__ import annotations
-
 import ctypes
 import pathlib
 import platform

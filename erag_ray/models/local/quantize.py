@@ -4,8 +4,6 @@ In torch the norm, the maximum, the division and the rounding take a dozen passe
 product that follows.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple

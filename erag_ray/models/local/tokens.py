@@ -1,7 +1,5 @@
 """Tokenization of prompt pieces, with text from users and documents as plain text, and truncation."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import itertools

@@ -3,8 +3,6 @@
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -5,8 +5,6 @@ takes a tenth of the time. Words whose tokens could depend on their neighbours a
 tokenizers.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -4,8 +4,6 @@ Only text that ended for a known reason is an answer. The names are those of Ope
 TGI, LM Studio, Mistral, Cohere, DeepSeek, GLM, and the gateways to Anthropic, Gemini and Bedrock.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers of bounded size: one that is too large, or large once it is unpacked, ends with an error."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import AsyncIterator
 

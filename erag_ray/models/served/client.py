@@ -4,8 +4,6 @@ The package ``openai`` sends requests. Retries are decided here (`RETRIES`): a r
 slot, and goes to the next server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

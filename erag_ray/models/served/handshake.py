@@ -1,7 +1,5 @@
 """Handshake with a server: a few small requests before planning, which detect what it supports."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

@@ -1,7 +1,5 @@
 """Limits of the number of requests in flight, and of requests and tokens per minute."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -1,7 +1,5 @@
 """Models behind OpenAI-compatible servers, with many requests in flight and responses in the order of completion."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Attention of T5, which does not scale scores (Raffel et al., 2020, section 2.1): within segments, and over states."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Shared by inference and training. Preparing a pass (padding, indices) needs only
 device's work on another pass.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence

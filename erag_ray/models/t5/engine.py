@@ -4,8 +4,6 @@ Compared to a general implementation it has no training, dropout, sampling or be
 cross-attention (`CopiedStates`). Finished sequences are evicted from the batch.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple

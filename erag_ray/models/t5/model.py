@@ -5,8 +5,6 @@ them; a list of one passage is plain T5. IPA has the question and all passages i
 prompt is one or more segments, whose encoder states are concatenated.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """Child processes that compute for this one, such as vLLM's engine: they end with it, and it sees when one ends."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

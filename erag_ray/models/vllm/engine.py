@@ -3,8 +3,6 @@
 The package vllm is imported when an `Engine` is constructed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Decoder-only models in vLLM, in this process; its scheduler forms the batches and caches shared prefixes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.metadata

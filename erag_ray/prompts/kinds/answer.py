@@ -1,7 +1,5 @@
 """The answer: the reader's output, from one passage (eRAG), from a list (end to end), or from none (closed-book)."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -5,8 +5,6 @@ judge's tokenizer, and long outputs are truncated first. Decoding is greedy. A r
 counts as no judgement.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ answers; its exponential, which is the geometric mean probability of a token, in
 ``max_new_tokens`` is truncated, and then has no end.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ NO-RESPONSE, of at least two characters, count together. One that is not shown c
 smallest shown.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

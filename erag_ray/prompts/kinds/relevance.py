@@ -4,8 +4,6 @@ Scale ``yes_no``: the probability of yes against no as the next token, without s
 grade of 0 to 3, decoded greedily.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

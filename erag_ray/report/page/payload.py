@@ -1,7 +1,5 @@
 """Encode reports and questions as compact data for the page's script, safe to embed in HTML."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import gzip

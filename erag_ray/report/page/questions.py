@@ -5,8 +5,6 @@ built for a few questions at a time, so the texts of all questions are never in 
 leaves its part of the records empty.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Write the page: its HTML, and shards of questions as files that a browser loads from disk on demand."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

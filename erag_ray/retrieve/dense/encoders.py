@@ -3,8 +3,6 @@
 A new family is one `Preset` and one line in `PRESETS`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pathlib

@@ -5,8 +5,6 @@ are recomputed in double precision from the stored vectors and rounded to single
 no other passage can have a better score. Lists therefore do not depend on the shards or on Faiss's rounding.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping

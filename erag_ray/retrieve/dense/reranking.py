@@ -1,7 +1,5 @@
 """Reranking of another run's candidates, by a cross-encoder or by a dense retriever's vectors."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from collections.abc import Iterator, Mapping

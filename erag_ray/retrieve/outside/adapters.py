@@ -3,8 +3,6 @@
 A service answers POST {"query", "k"} by {"documents": [{"id", "text", "title"?, "score"?}]}.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence

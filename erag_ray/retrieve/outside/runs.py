@@ -1,7 +1,5 @@
 """Runs of a retrieval job by retrievers outside this package: their lists, with texts and latencies."""
 
-from __future__ import annotations
-
 import inspect
 import uuid
 from collections.abc import Mapping

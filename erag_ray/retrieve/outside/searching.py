@@ -1,7 +1,5 @@
 """Ask a search all questions: retries, latencies, lists that are wrong, and what was retrieved before a stop."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

@@ -3,8 +3,6 @@
 Two jobs in one folder would take the seals off each other's tables.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging

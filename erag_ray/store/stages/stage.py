@@ -4,8 +4,6 @@ A stage has inputs, settings, a function and tables. The manifests of its tables
 of its source tables: `ensure` recomputes tables that are not current, `stale` lists sources that have changed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """PENDING requests run by the bare engine, whole or in parts, with a count of what goes through its encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 What a way needs is loaded and one round done before time and memory count.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import pathlib

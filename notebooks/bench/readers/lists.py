@@ -1,7 +1,5 @@
 """Cost of several runs and depths together, and the depth from which eRAG is cheaper, on made-up texts."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import pathlib

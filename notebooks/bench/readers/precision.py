@@ -1,7 +1,5 @@
 """Effects of a precision: outputs, labels, and their agreement with what the reader does end to end."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ same questions and passages as text, tokenise, read and decode, each in a proces
 round are not timed. The encoder alone is held against the bare products that it cannot do without.
 """
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The least time that readings can take on a machine: their products of matrices, at the rate that it multiplies at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether time and memory of a pair stay the same when there are ever more of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ same number under way; ours keeps responses in a store besides. A first round do
 grows to its limit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Questions and passages of made-up words, and a T5 of random weights that knows each word as a token."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Every way reads the same requests, from their texts to readings, in a process of
 counts, and no states are shared between the two sides. The pool reads them once more, from Parquet to the store.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import shutil

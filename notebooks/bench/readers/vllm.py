@@ -5,8 +5,6 @@ round, each round begins with the other side, and a short first one of each does
 in tokens and gives tokens back; ours reads PENDING from Parquet, makes the prompts, and writes RESPONSES.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import random

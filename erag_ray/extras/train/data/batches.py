@@ -1,7 +1,5 @@
 """Batches of a step, sampled and tokenised: deterministic in (seed, stage, epoch, question)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The questions and the stage of each step: a function of the config, the questions' datasets and the step."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Loading and checking of EXAMPLES and their CORPUS, into Arrow files that workers memory-map."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

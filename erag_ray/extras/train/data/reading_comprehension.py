@@ -1,7 +1,5 @@
 """Reading comprehension files, each question with its passage: ``question, title?, context, answers``."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

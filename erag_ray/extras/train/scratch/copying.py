@@ -15,8 +15,6 @@ The other heads keep their random weights: if all were set, the reader would lea
 at finding what the question is about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

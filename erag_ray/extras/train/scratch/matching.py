@@ -15,8 +15,6 @@ programs compiled into weights: Lindner et al., "Tracr", NeurIPS 2023). With M m
 This is only the initialisation: training changes every weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

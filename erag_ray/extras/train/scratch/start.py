@@ -1,7 +1,5 @@
 """The model that training starts from: a new T5 with its tokenizer, or the given one; either is checked."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping
