@@ -16,7 +16,7 @@ from oracle import results
 from oracle.cells import cell_tables, slices_of
 from oracle.chance import About
 from oracle.credits import credit_tables
-from oracle.inputs import read_world
+from oracle.inputs import World
 from oracle.lists import END_TO_END, columns_of, utilities_of
 from oracle.lists import retrieval_measures as retrieval_measures
 from oracle.outputs import output_tables
@@ -109,7 +109,7 @@ MOST = 20
 
 def tables_of(config: dict[str, Any], outside: Mapping[str, Outside] | None = None) -> dict[str, list[Row]]:
     """All tables of a comparison, from its files and its cached responses."""
-    world = read_world(config)
+    world = World(config)
     readings = Readings(world, pathlib.Path(config["out"]), outside or {})
     columns = columns_of(readings)
     parts = results.parts_of(world, columns | utilities_of(readings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -101,8 +102,9 @@ def credit_tables(readings: Readings) -> dict[str, list[Row]]:
 def _groups(readings: Readings, documents: list[Credit]) -> Iterator[tuple[Row, Part, list[Credit]]]:
     """Yield the documents of each part of the questions, by list, credit and annotator; of a cell, those of its run."""
     credited = {one.query_id for one in documents}
-    questions = {name: one for name, one in readings.world.questions.items() if name in credited}
-    for whole in parts_of(dataclasses.replace(readings.world, questions=questions), {}):
+    world = copy.copy(readings.world)
+    world.questions = {name: one for name, one in world.questions.items() if name in credited}
+    for whole in parts_of(world, {}):
         in_cells: dict[tuple[str, str], list[str]] = {}
         for _, _, run, name, depth, _, _, _, cell in cells_of(readings):
             if name in whole.ids and cell and depth == documents[0].depth:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+import collections
 import functools
+import itertools
 import json
 import pathlib
 import re
 import string
 import unicodedata
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,8 +21,7 @@ SCORES = {"fever": "accuracy", "wow": "token_f1"}
 FILE_NAME = re.compile(r"(\w+)-(?:dev|train|test)-kilt\.jsonl$")
 
 
-@dataclasses.dataclass
-class Question:
+class Question(NamedTuple):
     """A question, and its record."""
 
     query_id: str
@@ -35,49 +35,53 @@ class Question:
 
     @property
     def pages(self) -> list[str]:
-        return list(dict.fromkeys(page for pages in self.page_sets for page in pages))
+        return [*dict.fromkeys(itertools.chain(*self.page_sets))]
 
     def at(self, path: str) -> str:
         return str(functools.reduce(lambda record, key: record[key], path.split("."), self.record))
 
 
-@dataclasses.dataclass
 class World:
     """The inputs of a comparison."""
 
-    config: dict[str, Any]
-    questions: dict[str, Question]
-    corpus: dict[str, dict[str, Any]]
-    """Documents of the runs and passages of gold pages, in the order of the files."""
-    runs: dict[str, dict[str, list[tuple[str, float | None]]]]
-    """Run -> question -> (document, score), best first, down to the depth."""
-
-    def __post_init__(self) -> None:
-        self.depth = self.config["depth"]
-        self.end_to_end_depths = self.config["end_to_end_depths"] or [self.depth]
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config, self.depth, of_judge = config, config["depth"], config["judge"]
+        records = [(path, record) for path in config["queries"] for record in _json_lines(path)]
+        self.questions = {
+            record["id"]: _question(record, path, config)
+            for path, record in sorted(records, key=lambda item: item[1]["id"])
+        }
+        # run -> question -> (document, score), best first, down to the depth
+        self.runs = {name: _run(path, self.depth, self.questions) for name, path in config["runs"].items()}
+        self.pairs = sorted(self._pairs([*self.questions], self.depth))
+        wanted = {doc_id for _, doc_id in self.pairs}
+        pages = {page for one in self.questions.values() for page in one.pages}
+        passages = [passage for path in config["passages"] for passage in _passages(path)]
+        # documents of the runs and passages of gold pages, in the order of the files
+        self.corpus = {
+            one["doc_id"]: one for one in passages if one["doc_id"] in wanted or one["page_id"] in pages
+        }
+        self.end_to_end_depths = config["end_to_end_depths"] or [self.depth]
         self.depths = sorted({*self.end_to_end_depths, self.depth})
-        self.datasets = sorted({one.dataset for one in self.questions.values()})
-        self.least = 0.5 if self.config["threshold"] is None else self.config["threshold"]
-        of_judge = self.config["judge"]
-        self.read = self._sample(self.config["reader_queries"])
+        self.least = 0.5 if config["threshold"] is None else config["threshold"]
+        self.read = self._sample(config["reader_queries"])
         self.judged = self._sample(of_judge["num_queries"])
-        lists = [(name, self.documents(run, name)) for run in self.runs for name in self.runs[run]]
-        self.pairs = sorted({(name, doc_id) for name, documents in lists for doc_id in documents})
-        depth = of_judge["depth"] or self.depth
-        self.judged_pairs = {
-            (name, doc_id)
-            for run in self.runs
-            for name in self.judged
-            for doc_id in self.documents(run, name, depth)
+        self.judged_pairs = self._pairs(self.judged, of_judge["depth"] or self.depth)
+
+    @property
+    def datasets(self) -> list[str]:
+        return sorted({one.dataset for one in self.questions.values()})
+
+    def _pairs(self, names: list[str], depth: int) -> set[tuple[str, str]]:
+        return {
+            (name, one) for run in self.runs for name in names for one in self.documents(run, name, depth)
         }
 
     def _sample(self, count: int | None) -> list[str]:
         """The questions that a model is asked about: of each dataset those with the lowest hashes."""
-
-        def hashed(name: str) -> tuple[int, str]:
-            return xxhash.xxh3_64_intdigest(f"{self.config['seed']}:{name}".encode()), name
-
-        chosen = (sorted(self.ids(dataset), key=hashed)[:count] for dataset in self.datasets)
+        seed = self.config["seed"]
+        hashes = {name: xxhash.xxh3_64_intdigest(f"{seed}:{name}".encode()) for name in self.questions}
+        chosen = (sorted(self.ids(dataset), key=hashes.__getitem__)[:count] for dataset in self.datasets)
         return [name for ids in chosen for name in sorted(ids)]
 
     def ids(self, dataset: str) -> list[str]:
@@ -89,13 +93,13 @@ class World:
 
     def in_clusters(self, dataset: str) -> tuple[list[str], list[int] | None]:
         """A dataset's questions, those of the largest cluster first, and each one's number; None: each by itself."""
-        members: dict[Any, list[str]] = {}
-        for name in self.ids(dataset):
-            members.setdefault(self.cluster(name) or (name,), []).append(name)
-        if len(members) == len(self.ids(dataset)):
-            return self.ids(dataset), None
-        groups = [*enumerate(sorted(members.values(), key=len, reverse=True))]
-        return [one for _, group in groups for one in group], [at for at, group in groups for _ in group]
+        ids, members = self.ids(dataset), collections.defaultdict[Any, list[str]](list)
+        for name in ids:
+            members[self.cluster(name) or (name,)].append(name)
+        if len(members) == len(ids):
+            return ids, None
+        groups = sorted(members.values(), key=len, reverse=True)
+        return [*itertools.chain(*groups)], [at for at, group in enumerate(groups) for _ in group]
 
     def documents(self, run: str, query_id: str, depth: int | None = None) -> list[str]:
         return [doc_id for doc_id, _ in self.runs[run].get(query_id, [])[:depth]]
@@ -103,15 +107,11 @@ class World:
     def gold(self, query_id: str) -> list[str]:
         """Passages of the gold pages, in the order of the corpus, those that contain an answer first."""
         question = self.questions[query_id]
-        answers, pages = (
-            [normal(one) for one in question.answers if any(map(str.isalnum, normal(one)))],
-            {*question.pages},
-        )
-        passages = [name for name, one in self.corpus.items() if one["page_id"] in pages]
-        has_none = {
-            name: not any(one in normal(self.corpus[name]["text"]) for one in answers) for name in passages
+        answers = [one for one in map(normal, question.answers) if any(map(str.isalnum, one))]
+        texts = {
+            name: normal(one["text"]) for name, one in self.corpus.items() if one["page_id"] in question.pages
         }
-        return sorted(passages, key=has_none.__getitem__)
+        return sorted(texts, key=lambda name: not any(one in texts[name] for one in answers))
 
 
 @functools.cache
@@ -133,18 +133,6 @@ def tokens(text: str) -> list[str]:
             found += [word] * bool(word) + [one] * (kind not in "ZC")
             word = ""
     return found
-
-
-def read_world(config: dict[str, Any]) -> World:
-    records = [(path, record) for path in config["queries"] for record in _json_lines(path)]
-    questions = {record["id"]: _question(record, path, config) for path, record in records}
-    questions = dict(sorted(questions.items()))
-    runs = {name: _run(path, config["depth"], questions) for name, path in config["runs"].items()}
-    pages = {page for one in questions.values() for page in one.pages}
-    wanted = {doc_id for run in runs.values() for documents in run.values() for doc_id, _ in documents}
-    passages = [passage for path in config["passages"] for passage in _passages(path)]
-    corpus = {one["doc_id"]: one for one in passages if one["doc_id"] in wanted or one["page_id"] in pages}
-    return World(config, questions, corpus, runs)
 
 
 def _json_lines(path: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from oracle import chance
-from oracle.inputs import World, read_world
+from oracle.inputs import World
 from oracle.readings import SPANS, Group, Labels, Readings, Row, contains_dpr
 
 ANY, LIST, POOL = "any", "list", "pool"
@@ -147,7 +147,7 @@ CUTOFFS = (1, 5, 20, 100)
 
 def retrieval_measures(config: dict[str, Any]) -> list[Row]:
     """RETRIEVAL_MEASURES, from the files alone: hits, and KILT's two measures of pages (`eval_retrieval.py`)."""
-    world, values = read_world(config), collections.defaultdict[Row, list[float]](list)
+    world, values = World(config), collections.defaultdict[Row, list[float]](list)
     cutoffs = [one for one in CUTOFFS if one <= world.depth]
     for run, (name, one) in ((run, item) for run in world.runs for item in world.questions.items()):
         passages = [world.corpus[doc_id] for doc_id in world.documents(run, name)]
