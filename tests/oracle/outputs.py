@@ -7,7 +7,7 @@ import collections
 from oracle import chance
 from oracle.inputs import World, normal
 from oracle.lists import END_TO_END
-from oracle.readings import REFERENCES, Readings, Row, score
+from oracle.readings import ANSWER, REFERENCES, Readings, Row, score
 
 VERDICTS = {"fever": ["SUPPORTS", "REFUTES"]}
 LIMITS = {"wow": 150}
@@ -15,16 +15,16 @@ LIMITS = {"wow": 150}
 
 def output_tables(readings: Readings) -> dict[str, list[Row]]:
     world = readings.world
-    lists: dict[Row, set[tuple[str, tuple[str, ...]]]] = {}
+    lists: dict[Row, set[Row]] = {}
     every = [("single_document", name, 1, [doc_id]) for name, doc_id in readings.singles]
     for run, name, depth, documents in [*every, *readings.lists]:
         kind = run if run in (*REFERENCES, "single_document") else END_TO_END
         key = (world.questions[name].dataset, readings.reader[name], kind, depth)
-        lists.setdefault(key, set()).add((name, tuple(documents)))
+        lists.setdefault(key, set()).add((name, *documents))
     of_reader, found, common = world.config["reader"], list[Row](), list[Row]()
     for key, members in lists.items():
         limit = of_reader["max_new_tokens"] or LIMITS.get(key[0], 50)
-        responses = [(one[0], readings.responses[one]) for one in members]
+        responses = [(one[0], readings.responses[ANSWER, *one]) for one in members]
         rows = [
             (name, row["output"], row["num_output_tokens"])
             for name, row in responses
@@ -54,7 +54,7 @@ def output_tables(readings: Readings) -> dict[str, list[Row]]:
     return {
         "compare/outputs": found,
         "compare/common_outputs": common,
-        "compare/requests": [(*of, list(docs)) for *of, docs in readings.expected_requests()],
+        "compare/requests": [(kind, name, docs) for kind, name, *docs in readings.expected_requests()],
         "compare/costs": costs,
     }
 
@@ -72,5 +72,5 @@ def _majority(world: World, dataset: str) -> Row:
     questions = [one for one in world.questions.values() if one.dataset == dataset]
     counts = collections.Counter(answer for one in questions for answer in {*one.answers})
     answer, count = min(counts.items(), key=lambda item: (-item[1], item[0]))
-    scores = [score(one.score, answer, tuple(one.answers)) or 0.0 for one in questions]
+    scores = [score(one.score, answer, one.answers) or 0.0 for one in questions]
     return answer, count / len(questions), chance.mean(scores)

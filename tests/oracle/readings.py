@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import itertools
 import math
 import pathlib
@@ -44,49 +43,48 @@ class Readings:
         for model in {row["model"] for row in self.requests}:
             for row in pl.read_parquet(cache / model / "*.parquet").iter_rows(named=True):
                 stored[row["model"], row["question_key"], row["passages_key"]] = row
-        self.responses: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
-        self.grades: dict[tuple[str, str], str] = {}
-        # the further answers to a list: kind, question, documents -> output
-        self.again: dict[tuple[str, str, tuple[str, ...]], Any] = {}
-        self.kinds = [f"{ANSWER}_{repeat}" for repeat in range(2, world.config["repeats"] + 1)]
-        self.reader: dict[str, str] = {}
-        # model -> its responses, each once
+        # kind, question, documents -> response, and model -> its responses, each once
+        self.responses = dict[Row, dict[str, Any]]()
         self.used = collections.defaultdict[str, dict[Row, dict[str, Any]]](dict)
         for row in self.requests:
             key = row["question_key"], row["passages_key"]
-            response = stored[row["model"], *key]
-            self.used[row["model"]][key] = response
-            if row["kind"].startswith(f"{ANSWER}_"):
-                self.again[row["kind"], row["query_id"], tuple(row["doc_ids"])] = response["output"]
-            elif row["kind"] == JUDGED:
-                self.grades[row["query_id"], row["doc_ids"][0]] = response["output"]
-            else:
-                self.responses[row["query_id"], tuple(row["doc_ids"])] = response
-                self.reader[row["query_id"]] = row["reader"]
+            response = self.used[row["model"]][key] = stored[row["model"], *key]
+            self.responses[row["kind"], row["query_id"], *row["doc_ids"]] = response
+        self.reader = {row["query_id"]: row["reader"] for row in self.requests if row["kind"] != JUDGED}
+        self.kinds = [ANSWER, *(f"{ANSWER}_{number}" for number in range(2, world.config["repeats"] + 1))]
         self.by_reader = [*OF_READER, *outside]
         is_read = not {*self.by_reader}.isdisjoint(world.config["annotators"])
         self.singles = [pair for pair in world.pairs if is_read and pair[0] in world.read]
-        self.fact_labels = self._fact_labels()
+        # run, question, depth and documents of every list that is scored, those of the references too
+        self.lists: list[tuple[str, str, int, list[str]]] = []
+        for name in world.read:
+            for run, depth in itertools.product(world.runs, world.end_to_end_depths):
+                self.lists.append((run, name, depth, world.documents(run, name, depth)))
+            self.lists.append((NO_PASSAGES, name, 0, []))
+            if gold := world.gold(name)[: world.depth]:
+                self.lists.append((GOLD, name, world.depth, gold))
+        # (question, document) -> the score of the output against the forms of each fact
+        self.fact_labels = {
+            (name, doc_id): [score(one.score, self.output(name, [doc_id]), forms) for forms in one.facts]
+            for name, doc_id in world.pairs
+            if (one := world.questions[name]).facts and name in world.read
+        }
         self.labels = self._labels()
-        self.lists = self._lists()
 
-    def output(self, query_id: str, doc_ids: list[str]) -> Any:
-        return self.responses[query_id, tuple(doc_ids)]["output"]
+    def output(self, query_id: str, doc_ids: list[str], kind: str = ANSWER) -> Any:
+        return self.responses[kind, query_id, *doc_ids]["output"]
 
-    def score(self, query_id: str, doc_ids: list[str]) -> float | None:
+    def score(self, query_id: str, doc_ids: list[str], kind: str = ANSWER) -> float | None:
         question = self.world.questions[query_id]
-        return score(question.score, self.output(query_id, doc_ids), tuple(question.answers))
+        return score(question.score, self.output(query_id, doc_ids, kind), question.answers)
 
-    def answers(self, query_id: str, doc_ids: list[str]) -> list[tuple[Any, float | None]]:
-        """All answers to a list, and their scores."""
-        again = [self.again[kind, query_id, tuple(doc_ids)] for kind in self.kinds]
-        question = self.world.questions[query_id]
-        outputs = [self.output(query_id, doc_ids), *again]
-        return [(one, score(question.score, one, tuple(question.answers))) for one in outputs]
+    def scores(self, query_id: str, doc_ids: list[str]) -> list[float | None]:
+        """The score of each answer to a list."""
+        return [self.score(query_id, doc_ids, kind) for kind in self.kinds]
 
     def utility(self, query_id: str, doc_ids: list[str]) -> float | None:
         """The mean score of the answers to a list."""
-        judged = [value for _, value in self.answers(query_id, doc_ids) if value is not None]
+        judged = [one for one in self.scores(query_id, doc_ids) if one is not None]
         return math.fsum(judged) / len(judged) if judged else None
 
     def is_enough(self, value: float | None) -> bool | None:
@@ -95,45 +93,29 @@ class Readings:
     def names(self, query_id: str) -> tuple[str, str]:
         return self.reader[query_id], self.world.questions[query_id].score
 
-    def _lists(self) -> list[tuple[str, str, int, list[str]]]:
-        """Run, question, depth and documents of every list that is scored, those of the references too."""
-        world, found = self.world, []
-        for name in world.read:
-            for run, depth in itertools.product(world.runs, world.end_to_end_depths):
-                found.append((run, name, depth, world.documents(run, name, depth)))
-            found.append((NO_PASSAGES, name, 0, []))
-            gold = world.gold(name)[: world.depth]
-            found += [(GOLD, name, world.depth, gold)] if gold else []
-        return found
-
-    def expected_requests(self) -> set[tuple[str, str, tuple[str, ...]]]:
-        """The (kind, question, documents) of all requests that the job must make."""
-        world, found = self.world, {("answer", name, tuple(docs)) for _, name, _, docs in self.lists}
-        found |= {(kind, name, tuple(docs)) for _, name, _, docs in self.lists for kind in self.kinds}
-        found |= {("answer", name, (doc_id,)) for name, doc_id in self.singles}
+    def expected_requests(self) -> set[Row]:
+        """The kind, question and documents of all requests that the job must make."""
+        world = self.world
+        found: set[Row] = {(kind, name, *docs) for _, name, _, docs in self.lists for kind in self.kinds}
+        found |= {(ANSWER, *pair) for pair in self.singles}
         if GRADED in world.config["annotators"]:
-            found |= {(JUDGED, name, (doc_id,)) for name, doc_id in world.judged_pairs}
+            found |= {(JUDGED, *pair) for pair in world.judged_pairs}
         if world.config["credits"]:
             for name, run in itertools.product(world.read, world.runs):
                 documents = world.documents(run, name, max(world.end_to_end_depths))
                 for size in range(len(documents) + 1):
-                    found |= {("answer", name, some) for some in itertools.combinations(documents, size)}
+                    found |= {(ANSWER, name, *some) for some in itertools.combinations(documents, size)}
         return found
 
     def _labels(self) -> dict[Group, tuple[list[str], Labels]]:
         """The questions that each annotator was asked about, and its labels."""
         world, groups = self.world, dict[Group, list[str]]()
         for name, one in world.questions.items():
-            of_kind = {
-                "erag": True,
-                "erag_facts": bool(one.facts),
-                "provenance": bool(one.pages),
-                GRADED: True,
-            }
-            of_kind |= {annotator: of.applies(name) for annotator, of in self.outside.items()}
+            applies = {"erag": True, "erag_facts": one.facts, "provenance": one.pages, GRADED: True}
+            applies |= {annotator: of.applies(name) for annotator, of in self.outside.items()}
             for annotator in world.config["annotators"]:
                 is_asked = annotator not in self.by_reader or name in world.read
-                if of_kind.get(annotator, one.score in SPANS) and is_asked:
+                if applies.get(annotator, one.score in SPANS) and is_asked:
                     key = self.names(name) if annotator in OF_READER else ("", "")
                     groups.setdefault((*key, annotator), []).append(name)
         labels = {
@@ -143,16 +125,6 @@ class Readings:
         # where the judge is not asked about a question, its labels are null
         asked = {key: world.judged if key[2] == GRADED else ids for key, ids in groups.items()}
         return {key: (asked[key], labels[key]) for key in groups}
-
-    def _fact_labels(self) -> dict[tuple[str, str], list[float | None]]:
-        """(question, document) -> the score of the output against the forms of each fact."""
-        return {
-            (name, doc_id): [
-                score(one.score, self.output(name, [doc_id]), tuple(forms)) for forms in one.facts
-            ]
-            for name, doc_id in self.world.pairs
-            if (one := self.world.questions[name]).facts and name in self.world.read
-        }
 
     def _label(self, annotator: str, name: str, doc_id: str) -> float | None:
         world = self.world
@@ -170,7 +142,7 @@ class Readings:
             case "llm_relevance":
                 # a grade of 2 or 3 is relevant
                 is_asked = (name, doc_id) in world.judged_pairs
-                return float(int(self.grades[name, doc_id]) >= 2) if is_asked else None
+                return float(int(self.output(name, [doc_id], JUDGED)) >= 2) if is_asked else None
             case "provenance":
                 return None if passage["page_id"] is None else float(passage["page_id"] in question.pages)
             case "contains_answer_kilt":
@@ -184,8 +156,7 @@ def contains_dpr(text: str, answers: list[str]) -> bool:
     return any(words[i : i + len(one)] == one for one in wanted if one for i in range(len(words)))
 
 
-@functools.cache
-def score(name: str, output: str | None, answers: tuple[str, ...]) -> float | None:
+def score(name: str, output: str | None, answers: list[str]) -> float | None:
     """The score of an output; the best gold answer counts, and those that are nothing once normalised never match."""
     if output is None:
         return None
@@ -207,50 +178,36 @@ def _f1(words: list[str], gold: list[str]) -> float:
 
 def input_tables(readings: Readings) -> dict[str, list[Row]]:
     """The rows of the tables of inputs, labels and outputs."""
-    world, lists, names = readings.world, readings.lists, readings.names
-    reader, questions = readings.reader, world.questions.values()
+    world, tables = readings.world, collections.defaultdict[str, list[Row]](list)
     paths = [one for one in dict.fromkeys(world.config["slices"]) if one != "known"]
-    ranked = [(run, name, rows) for run, of_run in world.runs.items() for name, rows in of_run.items()]
-    return {
-        "queries": [(one.query_id, one.dataset, one.question, one.answers, one.score) for one in questions],
-        "provenance": [
-            (one.query_id, at, page, None) for one in questions for at, page in enumerate(one.pages, 1)
-        ],
-        "corpus": [(name, one["page_id"], one["title"], one["text"]) for name, one in world.corpus.items()],
-        "runs": [(run, name, rank, *row) for run, name, rows in ranked for rank, row in enumerate(rows, 1)],
-        "gold": [
-            (name, at, doc_id) for name in world.questions for at, doc_id in enumerate(world.gold(name), 1)
-        ],
-        "labels": [
-            (*key, *one, label) for key, (_, found) in readings.labels.items() for one, label in found.items()
-        ],
-        "document_outputs": [
-            (reader[name], name, doc, readings.output(name, [doc]))
-            for name, doc in world.pairs
-            if (name, (doc,)) in readings.responses
-        ],
-        "facts": [(one.query_id, at, forms) for one in questions for at, forms in enumerate(one.facts, 1)],
-        "fact_labels": [
-            (*names(one[0]), *one, at, label)
-            for one, labels in readings.fact_labels.items()
-            for at, label in enumerate(labels, 1)
-        ],
-        "slices": [(one.query_id, path, one.at(path)) for one in questions for path in paths],
-        "utility": [
-            (*names(one), run, one, depth, readings.utility(one, docs)) for run, one, depth, docs in lists
-        ],
-        "repeats": [
-            (*names(one), run, one, depth, repeat, *row)
-            for run, one, depth, docs in lists
-            for repeat, row in enumerate(readings.answers(one, docs), 1)
-            if readings.kinds
-        ],
-        "clusters": [(name, world.cluster(name)) for name in world.questions],
-        "list_outputs": [
-            (reader[one], run, one, depth, readings.output(one, docs)) for run, one, depth, docs in lists
-        ],
-        "list_tokens": [
-            (reader[one], run, one, depth, readings.responses[one, tuple(docs)]["num_prompt_tokens"])
-            for run, one, depth, docs in lists
-        ],
-    }
+    for name, one in world.questions.items():
+        tables["queries"].append((name, one.dataset, one.question, one.answers, one.score))
+        tables["provenance"] += [(name, at, page, None) for at, page in enumerate(one.pages, 1)]
+        tables["gold"] += [(name, at, doc_id) for at, doc_id in enumerate(world.gold(name), 1)]
+        tables["facts"] += [(name, at, forms) for at, forms in enumerate(one.facts, 1)]
+        tables["slices"] += [(name, path, one.at(path)) for path in paths]
+        tables["clusters"].append((name, world.cluster(name)))
+    for doc_id, passage in world.corpus.items():
+        tables["corpus"].append((doc_id, passage["page_id"], passage["title"], passage["text"]))
+    for run, lists in world.runs.items():
+        for name, rows in lists.items():
+            tables["runs"] += [(run, name, rank, *row) for rank, row in enumerate(rows, 1)]
+    for key, (_, labels) in readings.labels.items():
+        tables["labels"] += [(*key, *pair, label) for pair, label in labels.items()]
+    for pair, of_facts in readings.fact_labels.items():
+        names = (*readings.names(pair[0]), *pair)
+        tables["fact_labels"] += [(*names, at, label) for at, label in enumerate(of_facts, 1)]
+    for name, doc_id in world.pairs:
+        if (ANSWER, name, doc_id) in readings.responses:
+            row = readings.reader[name], name, doc_id, readings.output(name, [doc_id])
+            tables["document_outputs"].append(row)
+    for run, name, depth, docs in readings.lists:
+        (reader, of_score), of_list = readings.names(name), (run, name, depth)
+        num_tokens = readings.responses[ANSWER, name, *docs]["num_prompt_tokens"]
+        tables["list_outputs"].append((reader, *of_list, readings.output(name, docs)))
+        tables["list_tokens"].append((reader, *of_list, num_tokens))
+        tables["utility"].append((reader, of_score, *of_list, readings.utility(name, docs)))
+        for repeat, kind in enumerate(readings.kinds, 1) if len(readings.kinds) > 1 else ():
+            answer = readings.output(name, docs, kind), readings.score(name, docs, kind)
+            tables["repeats"].append((reader, of_score, *of_list, repeat, *answer))
+    return tables

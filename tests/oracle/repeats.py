@@ -24,7 +24,7 @@ def repeat_spreads(readings: Readings) -> list[Row]:
     """For each run's mean, and for each difference of two, over the questions with at least two scores."""
     lists = collections.defaultdict[Row, dict[str, dict[str, Scored]]](lambda: collections.defaultdict(dict))
     for run, name, depth, documents in readings.lists:
-        values = [value for _, value in readings.answers(name, documents) if value is not None]
+        values = [one for one in readings.scores(name, documents) if one is not None]
         if len(values) > 1:
             once = float(np.var(values, ddof=1))
             key = readings.world.questions[name].dataset, *readings.names(name), depth
