@@ -17,7 +17,7 @@ from oracle.cells import cell_tables, slices_of
 from oracle.chance import About
 from oracle.credits import credit_tables
 from oracle.inputs import World
-from oracle.lists import END_TO_END, columns_of, utilities_of
+from oracle.lists import columns_of, utilities_of
 from oracle.lists import retrieval_measures as retrieval_measures
 from oracle.outputs import output_tables
 from oracle.readings import Outside, Readings, Row, input_tables
@@ -114,14 +114,8 @@ def tables_of(config: dict[str, Any], outside: Mapping[str, Outside] | None = No
     columns = columns_of(readings)
     parts = results.parts_of(world, columns | utilities_of(readings))
     slices = [[*slices_of(readings, part)] for part in parts]
-    if config["auxiliary"]:
-        everything = {*world.questions}
-        applies, asked = {END_TO_END: everything}, {END_TO_END: {*world.read}}
-        for (_, _, annotator), (ids, _) in readings.labels.items():
-            applies[annotator] = everything if annotator == "erag" else {*ids}
-            asked.setdefault(annotator, set()).update(ids)
-        for part in parts:
-            results.add_estimates(part, config["auxiliary"], asked, applies)
+    for part in parts:
+        results.add_estimates(part)
     tables = input_tables(readings) | cell_tables(readings) | output_tables(readings)
     tables["repeat_spreads"] = repeat_spreads(readings)
     tables |= credit_tables(readings) if config["credits"] else {}

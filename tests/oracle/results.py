@@ -104,7 +104,7 @@ def _score_interval(part: Part, row: Values, values: Values) -> Any:
 
 
 def _by_run(columns: Rows) -> dict[Name, dict[str, list[float | None]]]:
-    found: dict[Name, dict[str, list[float | None]]] = {}
+    found = dict[Name, dict[str, list[float | None]]]()
     for name, row in columns.items():
         found.setdefault(name._replace(run_id=""), {})[name.run_id] = row
     return found
@@ -116,53 +116,40 @@ def _fits(name: Name, target: Name) -> bool:
 
 
 def correlations(part: Part) -> Iterator[Row]:
-    """CORRELATIONS over the queries of a run, and over runs."""
+    """CORRELATIONS over the queries of a run, with resamples, and over runs, without."""
+    # over, measure, utility, the values of both, places of the questions, permutations, counts
+    cases: list[tuple[str, Name, Name, chance.Array, chance.Array, list[int], Any, Row]] = []
     for (name, x), (target, y) in itertools.product(part.measured.items(), part.ends.items()):
         if _fits(name, target):
             places = known(x, y)
-            drawn, counts = (
-                (part.weights[:, places], part.number(places)),
-                (len(places), 1, len(x) - len(places)),
-            )
             orders = part.draws.orders_among(places) if len(places) >= 3 else None
-            yield from _agreements(part, name, target, at(x, places), at(y, places), drawn, orders, counts)
-    for (name, runs), (target, used) in itertools.product(
-        _by_run(part.measured).items(), _by_run(part.ends).items()
-    ):
+            counts = len(places), 1, len(x) - len(places)
+            cases.append(("queries", name, target, at(x, places), at(y, places), places, orders, counts))
+    by_run = (_by_run(columns).items() for columns in (part.measured, part.ends))
+    for (name, runs), (target, used) in itertools.product(*by_run):
         if _fits(name, target):
             judged = [run for run in runs if run in used and known(runs[run], used[run])]
             places = known(*(row for run in judged for row in (runs[run], used[run]))) if judged else []
             judged = judged if places else []
             a, b = (np.array([_mean(of[run], places) for run in judged]) for of in (runs, used))
-            counts = len(places), len(judged), len(part.ids) - len(places)
             orders = Draws(len(a), part.world.config).orders if len(a) >= 8 else None
-            yield from _agreements(part, name, target, a, b, None, orders, counts)
-
-
-def _agreements(
-    part: Part,
-    name: Name,
-    target: Name,
-    a: chance.Array,
-    b: chance.Array,
-    drawn: tuple[chance.Array, int] | None,
-    orders: chance.Array | None,
-    counts: tuple[int, int, int],
-) -> Iterator[Row]:
-    """A row for each statistic: over queries with resamples, over runs without."""
-    # how many values are not the most frequent one
-    varied = min(len(one) - max((list(one).count(x) for x in one), default=0) for one in (a, b))
-    first = name._replace(reader=target.reader, score=target.score)
-    for statistic in part.statistics:
+            counts = len(places), len(judged), len(part.ids) - len(places)
+            cases.append(("runs", name, target, a, b, places, orders, counts))
+    for (over, name, target, a, b, places, orders, counts), statistic in itertools.product(
+        cases, part.statistics
+    ):
         value, ceiling = (chance.of_all(statistic, *of) for of in ((a, b), (np.sort(a), np.sort(b))))
         low = high = p_value = None
-        if value is not None and drawn is not None:
-            resampled = chance.statistic_of(statistic, a, b, drawn[0])
-            low, high = chance.ends(resampled, part.confidence, drawn[1])
+        if value is not None and over == "queries":
+            resampled = chance.statistic_of(statistic, a, b, part.weights[:, places])
+            low, high = chance.ends(resampled, part.confidence, part.number(places))
         if value is not None and orders is not None:
             p_value = chance.permutation_p(statistic, a, b, orders)
-        over, has_reason = ("queries", low is None) if drawn is not None else ("runs", p_value is None)
-        yield (over, statistic, *first, value, low, high, ceiling, p_value, *counts, varied, has_reason)
+        # how many values are not the most frequent one
+        varied = min(len(one) - max((list(one).count(x) for x in one), default=0) for one in (a, b))
+        names = over, statistic, *name._replace(reader=target.reader, score=target.score)
+        has_reason = (low if over == "queries" else p_value) is None
+        yield (*names, value, low, high, ceiling, p_value, *counts, varied, has_reason)
 
 
 def _mean(row: Values, places: list[int]) -> float:
@@ -284,20 +271,19 @@ def best_depths(part: Part) -> Iterator[Row]:
         yield (part.dataset, *names, best, depths[-1], flips.mean if flips else None, *ends, len(places))
 
 
-def add_estimates(
-    part: Part, auxiliary: str, asked: dict[str, set[str]], applies: dict[str, set[str]]
-) -> None:
+def add_estimates(part: Part) -> None:
     """Estimate the columns that only a sample of the questions has."""
+    auxiliary = part.world.config["auxiliary"]
     of_auxiliary = {name[4:]: row for name, row in part.measured.items() if name.annotator == auxiliary}
     for name, row in (part.measured | part.ends).items():
         others = [name, *(name._replace(measure=measure, ideal=ANY) for measure in ("P", "Success"))]
-        predictors = [
-            one for other in others if known(one := of_auxiliary.get(other[4:], [])) and name.reader
-        ]
-        unasked = applies[name.annotator] - asked[name.annotator]
-        counted = [one for one, value in enumerate(row) if value is not None or part.ids[one] in unasked]
-        if predictors and 30 <= len(known(row)) < len(counted):
-            part.estimates[name] = _estimate(row, predictors[0], counted)
+        rows = [of_auxiliary.get(other[4:], []) for other in others if name.reader]
+        predictor = next(filter(known, rows), None)
+        is_sampled = name.annotator in ("erag", END_TO_END)
+        unasked = {*part.ids} - {*part.world.read} if is_sampled else set[str]()
+        counted = [at for at, value in enumerate(row) if value is not None or part.ids[at] in unasked]
+        if predictor and 30 <= len(known(row)) < len(counted):
+            part.estimates[name] = _estimate(row, predictor, counted)
 
 
 def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
@@ -307,11 +293,7 @@ def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
     values, width = [row[one] for one in places], float(np.ptp(auxiliary))
     x = (auxiliary / width if width else 0 * auxiliary).tolist()
     x = [one - chance.mean(x) for one in x]
-    read = [
-        (number, one, value)
-        for number, (one, value) in enumerate(zip(x, values, strict=True))
-        if value is not None
-    ]
+    read = [(number, x[number], values[number]) for number in known(values)]
     labels, probability = [value for _, _, value in read], len(read) / len(places)
 
     def line(without: int) -> tuple[float, float]:
@@ -327,10 +309,8 @@ def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
     for number, place in enumerate(places):
         intercept, slope = line(number)
         predicted = min(max(intercept + slope * x[number], min(0.0, *labels)), max(1.0, *labels))
-        value = values[number]
-        found[place] = round(
-            predicted + (0.0 if value is None else (value - predicted) / probability), chance.TIE
-        )
+        error = 0.0 if values[number] is None else values[number] - predicted
+        found[place] = round(predicted + error / probability, chance.TIE)
     varies = min(np.ptp([one for _, one, _ in read]), np.ptp(labels)) > 1e-12
     correlation = float(np.corrcoef([one for _, one, _ in read], labels)[0, 1]) if varies else None
     return Estimate(found, line(-1)[1] / (width or 1.0), correlation)
