@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Iterator
 
-from oracle.chance import known
+from oracle.chance import at, known
 from oracle.lists import ANY, Columns, Name
 from oracle.readings import REFERENCES, Readings, Row
 from oracle.results import Part, parts_of
@@ -51,15 +52,14 @@ def _suffices(readings: Readings, name: str, documents: list[str]) -> bool | Non
 
 def slices_of(readings: Readings, part: Part) -> Iterator[Part]:
     """The questions of a dataset by each value of each slice."""
-    world = readings.world
+    world, knows = readings.world, {None: "(none)", True: "yes", False: "no"}
     for path in dict.fromkeys(world.config["slices"]):
-        values: dict[str, list[str]] = {}
-        for name in part.ids if path != "known" else [one for one in part.ids if one in {*world.read}]:
-            knows = {None: "(none)", True: "yes", False: "no"}
-            value = (
-                knows[_suffices(readings, name, [])] if path == "known" else world.questions[name].at(path)
-            )
-            values.setdefault(value, []).append(name)
+        values = collections.defaultdict[str, list[str]](list)
+        for name in part.ids:
+            if path != "known":
+                values[world.questions[name].at(path)].append(name)
+            elif name in world.read:
+                values[knows[_suffices(readings, name, [])]].append(name)
         if list(values) != ["(none)"]:
             yield from (part.among(ids, (path, value)) for value, ids in values.items())
 
@@ -89,22 +89,15 @@ def cell_tables(readings: Readings) -> dict[str, list[Row]]:
 
 
 def _complements(part: Part) -> Iterator[Row]:
-    for (a, x), (b, y) in itertools.combinations(
-        sorted(part.columns.items(), key=lambda item: item[0].run_id), 2
-    ):
+    ordered = sorted(part.columns.items(), key=lambda item: item[0].run_id)
+    for (a, x), (b, y) in itertools.combinations(ordered, 2):
         if (a.reader, a.score, a.depth) == (b.reader, b.score, b.depth):
             places = known(x, y)
-            pairs = [(x[one] == 1, y[one] == 1) for one in places]
-            events = {
-                "useful_a": [p for p, _ in pairs],
-                "useful_b": [q for _, q in pairs],
-                "only_a": [p and not q for p, q in pairs],
-                "only_b": [q and not p for p, q in pairs],
-                "either": [p or q for p, q in pairs],
-            }
-            found = {key: part.share(one, places) for key, one in events.items()}
+            p, q = (at(row, places) == 1 for row in (x, y))
+            events = {"useful_a": p, "useful_b": q, "only_a": p & ~q, "only_b": q & ~p, "either": p | q}
+            found = {key: part.share(one.tolist(), places) for key, one in events.items()}
             both = zip(found["only_a"], found["only_b"], strict=True)
             found["gain"] = tuple(None if None in one else min(one) for one in both)  # type: ignore[type-var]
-            for quantity, interval in found.items():
-                names = (part.dataset, a.reader, a.score, a.run_id, b.run_id, a.depth, quantity)
-                yield (*names, *interval, len(pairs), len(x) - len(pairs))
+            names = part.dataset, a.reader, a.score, a.run_id, b.run_id, a.depth
+            counts = len(places), len(x) - len(places)
+            yield from ((*names, quantity, *interval, *counts) for quantity, interval in found.items())

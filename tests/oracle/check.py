@@ -21,7 +21,6 @@ from oracle.lists import columns_of, utilities_of
 from oracle.lists import retrieval_measures as retrieval_measures
 from oracle.outputs import output_tables
 from oracle.readings import Outside, Readings, Row, input_tables
-from oracle.repeats import repeat_spreads
 
 _COLUMN = "dataset reader score annotator run_id depth measure cutoff ideal"
 _PAIR = "reader score annotator run_a run_b depth measure cutoff ideal"
@@ -117,7 +116,6 @@ def tables_of(config: dict[str, Any], outside: Mapping[str, Outside] | None = No
     for part in parts:
         results.add_estimates(part)
     tables = input_tables(readings) | cell_tables(readings) | output_tables(readings)
-    tables["repeat_spreads"] = repeat_spreads(readings)
     tables |= credit_tables(readings) if config["credits"] else {}
     for name in ("means", "correlations", "contrasts", "best_depths", "auxiliary_means"):
         tables[name] = [row for part in parts for row in getattr(results, name)(part)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import copy
-import dataclasses
 import itertools
-import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from oracle import chance
@@ -17,25 +17,19 @@ from oracle.results import Part, parts_of
 EFFECTS = ("credited", "redundant", "only_in_company", "hurts_in_company", "harmful", "no_effect")
 
 
-@dataclasses.dataclass(frozen=True)
-class Credit:
+class Credit(NamedTuple):
     """A document in its list, with a label of it and its part in the score of the list."""
 
     names: Row
     """Reader, score, run."""
     query_id: str
-    depth: int
     credit: str
     doc_id: str
+    depth: int
     rank: int
     value: float | None
     annotator: str = ""
     label: float | None = None
-
-    @property
-    def error(self) -> float | None:
-        """The standard error: nothing is sampled."""
-        return None if self.value is None else 0.0
 
     def effect(self, readings: Readings) -> str | None:
         without = readings.score(self.query_id, [])
@@ -54,32 +48,30 @@ def _credits(readings: Readings) -> Iterator[Credit]:
     for name, run, credit in itertools.product(world.read, world.runs, world.config["credits"]):
         documents = world.documents(run, name, depth)
         for rank, doc_id in enumerate(documents, 1):
-            parts = []
-            for others, weight in _weights(credit, documents, doc_id).items():
-                sets = [[one for one in documents if one in chosen] for chosen in ({*others, doc_id}, others)]
-                after, before = (readings.score(name, one) for one in sets)
-                parts.append(None if after is None or before is None else weight * (after - before))
-            value = None if None in parts else round(math.fsum(parts), 12)  # type: ignore[arg-type]
-            yield Credit((*readings.names(name), run), name, depth, credit, doc_id, rank, value)
+            value = _value(readings, name, credit, documents, doc_id)
+            yield Credit((*readings.names(name), run), name, credit, doc_id, depth, rank, value)
 
 
-def _weights(credit: str, documents: list[str], doc_id: str) -> dict[tuple[str, ...], float]:
-    """Sets of other documents -> how much the change by this one counts there."""
-    if credit == "leave_one_out":
-        return {tuple(one for one in documents if one != doc_id): 1.0}
-    if credit == "marginal":
-        return {tuple(documents[: documents.index(doc_id)]): 1.0}
-    found, orders = dict[tuple[str, ...], float](), list(itertools.permutations(documents))
-    for order in orders:
-        before = tuple(sorted(order[: order.index(doc_id)]))
-        found[before] = found.get(before, 0.0) + 1 / len(orders)
-    return found
+def _value(readings: Readings, name: str, credit: str, documents: list[str], doc_id: str) -> float | None:
+    """The mean change of the score by this document, after those before it in each order that the credit counts."""
+    orders = {
+        "leave_one_out": [[one for one in documents if one != doc_id] + [doc_id]],
+        "marginal": [documents],
+        "shapley": [*itertools.permutations(documents)],
+    }
+    changes = []
+    for order in orders[credit]:
+        before = order[: order.index(doc_id)]
+        sets = ([one for one in documents if one in chosen] for chosen in ([*before, doc_id], before))
+        after, less = (readings.score(name, one) for one in sets)
+        changes.append(None if after is None or less is None else after - less)
+    return None if None in changes else round(chance.mean(changes), 12)
 
 
 def credit_tables(readings: Readings) -> dict[str, list[Row]]:
     found = list(_credits(readings))
     labelled = [
-        dataclasses.replace(one, annotator=annotator, label=labels[one.query_id, one.doc_id])
+        one._replace(annotator=annotator, label=labels[one.query_id, one.doc_id])
         for one in found
         for (reader, _, annotator), (_, labels) in readings.labels.items()
         if (one.query_id, one.doc_id) in labels and reader in ("", one.names[0])
@@ -90,10 +82,8 @@ def credit_tables(readings: Readings) -> dict[str, list[Row]]:
         effects = [(one.query_id, effect) for one in group if (effect := one.effect(readings))]
         shares += [(*names[:-1], *row) for row in _shares(part, effects)] if effects else []
     return {
-        "credits": [
-            (*one.names, one.query_id, one.credit, one.doc_id, one.depth, one.rank, one.value, one.error)
-            for one in found
-        ],
+        # nothing is sampled: the standard error is 0
+        "credits": [(*one.names, *one[1:7], None if one.value is None else 0.0) for one in found],
         "credit_agreement": agreement,
         "credit_shares": shares,
     }
@@ -105,19 +95,17 @@ def _groups(readings: Readings, documents: list[Credit]) -> Iterator[tuple[Row, 
     world = copy.copy(readings.world)
     world.questions = {name: one for name, one in world.questions.items() if name in credited}
     for whole in parts_of(world, {}):
-        in_cells: dict[tuple[str, str], list[str]] = {}
+        parts = [("", part) for part in (whole, *slices_of(readings, whole))]
+        in_cells = collections.defaultdict[tuple[str, str], list[str]](list)
         for _, _, run, name, depth, _, _, _, cell in cells_of(readings):
             if name in whole.ids and cell and depth == documents[0].depth:
-                in_cells.setdefault((run, cell), []).append(name)
-        parts = [("", part) for part in (whole, *slices_of(readings, whole))]
+                in_cells[run, cell].append(name)
         parts += [(run, whole.among(ids, ("(cell)", cell))) for (run, cell), ids in in_cells.items()]
         for only_run, part in parts:
-            groups: dict[Row, list[Credit]] = {}
+            groups = collections.defaultdict[Row, list[Credit]](list)
             for one in documents:
                 if one.query_id in part.ids and only_run in ("", one.names[2]):
-                    groups.setdefault(
-                        (*one.names, one.depth, *part.slice, one.credit, one.annotator), []
-                    ).append(one)
+                    groups[*one.names, one.depth, *part.slice, one.credit, one.annotator].append(one)
             yield from (((part.dataset, *names), part, group) for names, group in groups.items())
 
 
@@ -127,18 +115,14 @@ def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
     places = [part.ids.index(one.query_id) for one in judged]
     weights, number = part.weights[:, places], part.number(list({*places}))
     for statistic in part.statistics:
-        of_lists = dict[str, float]()
-        for name in {one.query_id for one in judged}:
-            of_list = [place for place, one in enumerate(judged) if one.query_id == name]
+        halves, num_in_lists = dict[int, float](), 0
+        for place in {*places}:
+            of_list = [number for number, one in enumerate(places) if one == place]
             if (value := chance.of_all(statistic, x[of_list], y[of_list])) is not None:
-                of_lists[name] = value
-        halves = {one: (value + 1) / 2 for one, value in of_lists.items()}
-        clusters = part.clusters_at([part.ids.index(one) for one in halves])
-        interval = chance.wilson([*halves.values()], part.confidence, clusters)
-        row = [None if end is None else 2 * end - 1 for end in interval[: 3 if len(halves) > 1 else 1]]
-        row += [None] * (3 - len(row))
-        num = sum(one.query_id in of_lists for one in judged)
-        yield (statistic, "lists", *row, len(of_lists), num, len(group) - len(judged), not of_lists)
+                halves[place], num_in_lists = (value + 1) / 2, num_in_lists + len(of_list)
+        row = [None if end is None else 2 * end - 1 for end in part.share([*halves.values()], [*halves])]
+        counts = len(halves), num_in_lists, len(group) - len(judged)
+        yield (statistic, "lists", *(row if len(halves) > 1 else (row[0], None, None)), *counts, not halves)
         of_all, ends = chance.of_all(statistic, x, y), (None, None)
         if of_all is not None:
             resampled = chance.statistic_of(statistic, x, y, weights)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import collections
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from oracle import chance
 from oracle.inputs import World
-from oracle.readings import SPANS, Group, Labels, Readings, Row, contains_dpr
+from oracle.readings import SPANS, Labels, Readings, Row, contains_dpr
 
 ANY, LIST, POOL = "any", "list", "pool"
 END_TO_END = "end_to_end"
@@ -40,47 +39,42 @@ Columns = dict[Name, dict[str, float | None]]
 
 def columns_of(readings: Readings) -> Columns:
     """Every measure of every list by every annotator."""
-    found = Columns()
-    for group, (ids, labels) in readings.labels.items():
-        for name in ids:
-            for key, value in _of_question(readings, group, name, labels):
-                found.setdefault(Name(readings.world.questions[name].dataset, *group, *key), {})[name] = value
+    found, world = collections.defaultdict[Name, dict[str, float | None]](dict), readings.world
+    for (group, (ids, labels)), run, depth in itertools.product(
+        readings.labels.items(), world.runs, world.depths
+    ):
+        cutoffs = sorted({depth, *(one for one in world.config["cutoffs"] if one <= depth)})
+        for name, measure, cutoff in itertools.product(ids, _measures(world, *group[1:]), cutoffs):
+            for ideal in (LIST, POOL) if measure in OF_IDEAL else (ANY,):
+                column = Name(world.questions[name].dataset, *group, run, depth, measure, cutoff, ideal)
+                found[column][name] = _of_question(readings, column, name, labels)
     return found
 
 
 def utilities_of(readings: Readings) -> Columns:
     """The end-to-end scores as columns, those of the references too."""
-    found = Columns()
+    found = collections.defaultdict[Name, dict[str, float | None]](dict)
     for run, name, depth, documents in readings.lists:
         one = readings.world.questions[name]
         column = Name(one.dataset, *readings.names(name), END_TO_END, run, depth, one.score, depth, ANY)
-        found.setdefault(column, {})[name] = readings.utility(name, documents)
+        found[column][name] = readings.utility(name, documents)
     return found
 
 
-def _of_question(
-    readings: Readings, group: Group, name: str, labels: Labels
-) -> Iterator[tuple[tuple[str, int, str, int, str], float | None]]:
-    """Yield (run, depth, measure, cutoff, ideal) and value."""
-    world, (_, score, annotator) = readings.world, group
-    for run, depth in itertools.product(world.runs, world.depths):
-        cutoffs = sorted({depth, *(one for one in world.config["cutoffs"] if one <= depth)})
-        own = world.documents(run, name, depth)
-        pool = sorted({one for run in world.runs for one in world.documents(run, name, depth)})
-        for measure, cutoff in itertools.product(_measures(world, score, annotator), cutoffs):
-            for ideal in (LIST, POOL) if measure in OF_IDEAL else (ANY,):
-                base = pool if ideal == POOL else own
-                value, top = None, own[:cutoff]
-                if all(labels[name, one] is not None for one in (top if ideal == ANY else base)):
-                    if measure in OF_FACTS:
-                        value = _of_facts(readings, name, measure, top, base, cutoff)
-                    else:
-                        gains = {one: labels[name, one] or 0.0 for one in {*own, *base}}
-                        if world.config["threshold"] is not None and measure in OF_BINARY:
-                            gains = {one: float(gain >= world.least) for one, gain in gains.items()}
-                        ideal_gains = sorted((gains[one] for one in base), reverse=True)
-                        value = _measure(measure, [gains[one] for one in top], ideal_gains, cutoff)
-                yield (run, depth, measure, cutoff, ideal), value
+def _of_question(readings: Readings, column: Name, name: str, labels: Labels) -> float | None:
+    world, measure, cutoff = readings.world, column.measure, column.cutoff
+    documents = world.documents(column.run_id, name, column.depth)
+    pool = sorted({one for run in world.runs for one in world.documents(run, name, column.depth)})
+    base, top = pool if column.ideal == POOL else documents, documents[:cutoff]
+    if any(labels[name, one] is None for one in (top if column.ideal == ANY else base)):
+        return None
+    if measure in OF_FACTS:
+        return _of_facts(readings, name, measure, top, base, cutoff)
+    gains = {one: labels[name, one] or 0.0 for one in {*top, *base}}
+    if world.config["threshold"] is not None and measure in OF_BINARY:
+        gains = {one: float(gain >= world.least) for one, gain in gains.items()}
+    ideal_gains = sorted((gains[one] for one in base), reverse=True)
+    return _measure(measure, [gains[one] for one in top], ideal_gains, cutoff)
 
 
 def _measures(world: World, score: str, annotator: str) -> tuple[str, ...]:
@@ -148,32 +142,29 @@ CUTOFFS = (1, 5, 20, 100)
 def retrieval_measures(config: dict[str, Any]) -> list[Row]:
     """RETRIEVAL_MEASURES, from the files alone: hits, and KILT's two measures of pages (`eval_retrieval.py`)."""
     world, values = World(config), collections.defaultdict[Row, list[float]](list)
-    cutoffs = [one for one in CUTOFFS if one <= world.depth]
-    for run, (name, one) in ((run, item) for run in world.runs for item in world.questions.items()):
+    for run, (name, one) in itertools.product(world.runs, world.questions.items()):
         passages = [world.corpus[doc_id] for doc_id in world.documents(run, name)]
-        pages, sets = list(dict.fromkeys(passage["page_id"] for passage in passages)), one.page_sets
-        for cutoff in cutoffs:
-            key, top = (one.dataset, run), passages[:cutoff]
-            if one.pages:
+        pages = list(dict.fromkeys(passage["page_id"] for passage in passages))
+        sets, key = {frozenset(of) for of in one.page_sets}, (one.dataset, run)
+        for cutoff in [one for one in CUTOFFS if one <= world.depth]:
+            top = passages[:cutoff]
+            if sets:
                 hit = any(passage["page_id"] in one.pages for passage in top)
                 values[*key, "gold_page", cutoff].append(float(hit))
-                share = sum(point <= cutoff for point in _points(pages, sets)) / len(
-                    {frozenset(of) for of in sets}
-                )
+                share = sum(point <= cutoff for point in _points(pages, sets)) / len(sets)
                 values[*key, "kilt_recall", cutoff].append(share)
             if one.score in SPANS:
                 hit = any(contains_dpr(passage["text"], one.answers) for passage in top)
                 values[*key, "contains_answer", cutoff].append(float(hit))
-        if one.pages:
-            best = max(len({*pages[: len(of)]} & {*of}) / len(of) for of in sets)
-            values[one.dataset, run, "kilt_r_precision", 0].append(best)
+        if sets:
+            best = max(len({*pages[: len(of)]} & of) / len(of) for of in sets)
+            values[*key, "kilt_r_precision", 0].append(best)
     return [(*key, chance.mean(found), len(found), 0) for key, found in values.items()]
 
 
-def _points(pages: list[str], page_sets: list[list[str]]) -> list[int]:
+def _points(pages: list[str], page_sets: set[frozenset[str]]) -> list[int]:
     """The points at which page sets are complete: a page of no set is a point, a set is one, with its last page."""
-    left = [set(of) for of in {frozenset(of) for of in page_sets}]
-    gold, found, point = {page for of in left for page in of}, list[int](), 0
+    left, gold, found, point = [{*of} for of in page_sets], frozenset[str]().union(*page_sets), list[int](), 0
     for page in pages:
         if page not in gold:
             point += 1

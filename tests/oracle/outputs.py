@@ -1,9 +1,13 @@
-"""OUTPUTS, COMMON_OUTPUTS, the requests and their costs."""
+"""OUTPUTS, COMMON_OUTPUTS, REPEAT_SPREADS, the requests and their costs."""
 
 from __future__ import annotations
 
 import collections
+import itertools
+import math
+from typing import Any
 
+import numpy as np
 from oracle import chance
 from oracle.inputs import World, normal
 from oracle.lists import END_TO_END
@@ -30,8 +34,7 @@ def output_tables(readings: Readings) -> dict[str, list[Row]]:
             for name, row in responses
             if row["output"] is not None
         ]
-        if not rows:
-            # all of them are errors
+        if not rows:  # all of them are errors
             continue
         counts = collections.Counter(text for _, text, _ in rows)
         numbers = (
@@ -52,6 +55,7 @@ def output_tables(readings: Readings) -> dict[str, list[Row]]:
         tokens = (sum(one[f"num_{of}_tokens"] for one in used.values()) for of in ("prompt", "output"))
         costs.append(("compare", model, len(used), len(used), *tokens, 0, None))
     return {
+        "repeat_spreads": repeat_spreads(readings),
         "compare/outputs": found,
         "compare/common_outputs": common,
         "compare/requests": [(kind, name, docs) for kind, name, *docs in readings.expected_requests()],
@@ -74,3 +78,39 @@ def _majority(world: World, dataset: str) -> Row:
     answer, count = min(counts.items(), key=lambda item: (-item[1], item[0]))
     scores = [score(one.score, answer, one.answers) or 0.0 for one in questions]
     return answer, count / len(questions), chance.mean(scores)
+
+
+def repeat_spreads(readings: Readings) -> list[Row]:
+    """For each run's mean, and for each difference of two, over the questions with at least two scores."""
+    lists = collections.defaultdict[Row, Any](lambda: collections.defaultdict(dict))
+    for run, name, depth, documents in readings.lists:
+        values = [one for one in readings.scores(name, documents) if one is not None]
+        if len(values) > 1:
+            once = np.var(values, ddof=1)
+            key = readings.world.questions[name].dataset, *readings.names(name), depth
+            lists[key][run][name] = np.mean(values), once, once / len(values), len(values)
+    found = list[Row]()
+    for (*key, depth), runs in lists.items():
+        found += [(*key, run, "", depth, *_spread([*rows.values()])) for run, rows in runs.items()]
+        for a, b in itertools.combinations(sorted({*runs} - {*REFERENCES}), 2):
+            both = [(*runs[a][name], *runs[b][name]) for name in runs[a] if name in runs[b]]
+            rows = [(x - y, once + other, p + q, min(m, n)) for x, once, p, m, y, other, q, n in both]
+            found += [(*key, a, b, depth, *_spread(rows))] if rows else []
+    return found
+
+
+def _spread(rows: list[Row]) -> Row:
+    """Of rows of a mean over answers, the variances of one answer and of the mean, and how many they are."""
+    means, (once, noise), size = (
+        [row[0] for row in rows],
+        np.mean([row[1:3] for row in rows], axis=0),
+        len(rows),
+    )
+    head = size, max(row[3] for row in rows), np.mean(means)
+    if size < 2:
+        return (*head, None, math.sqrt(once), *[None] * 4)
+    total = np.var(means, ddof=1)
+    between = max(0.0, total - noise)
+    share = min(1.0, noise / total) if total else None
+    errors = (math.sqrt(variance / size) for variance in (total, between + once, between))
+    return (*head, math.sqrt(between), math.sqrt(once), share, *errors)
