@@ -6,7 +6,7 @@ import collections
 import itertools
 from collections.abc import Iterator
 
-from oracle.chance import at, known
+from oracle.chance import known
 from oracle.lists import ANY, Columns, Name
 from oracle.readings import REFERENCES, Readings, Row
 from oracle.results import Part, parts_of
@@ -80,8 +80,8 @@ def cell_tables(readings: Readings) -> dict[str, list[Row]]:
         for piece in (part, *slices_of(readings, part)):
             for name, row in piece.columns.items():
                 places, judged = known(row), has_cell.get(name[:6], set())
-                share = piece.share([row[one] == 1 for one in places], places)
-                counts = sum(row[one] == 1 for one in places), len(places), len({*piece.ids} - judged)
+                share = piece.share(row[places] == 1, places)
+                counts = sum(row[places] == 1), len(places), len({*piece.ids} - judged)
                 names = part.dataset, name.reader, name.score, name.run_id, name.depth
                 shares.append((*names, *piece.slice, name.measure, *share, *counts))
     complements = [row for part in parts_of(world, alone) for row in _complements(part)]
@@ -93,9 +93,9 @@ def _complements(part: Part) -> Iterator[Row]:
     for (a, x), (b, y) in itertools.combinations(ordered, 2):
         if (a.reader, a.score, a.depth) == (b.reader, b.score, b.depth):
             places = known(x, y)
-            p, q = (at(row, places) == 1 for row in (x, y))
+            p, q = (row[places] == 1 for row in (x, y))
             events = {"useful_a": p, "useful_b": q, "only_a": p & ~q, "only_b": q & ~p, "either": p | q}
-            found = {key: part.share(one.tolist(), places) for key, one in events.items()}
+            found = {key: part.share(one, places) for key, one in events.items()}
             both = zip(found["only_a"], found["only_b"], strict=True)
             found["gain"] = tuple(None if None in one else min(one) for one in both)  # type: ignore[type-var]
             names = part.dataset, a.reader, a.score, a.run_id, b.run_id, a.depth

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from scipy import optimize, stats
 
 Array = npt.NDArray[Any]
-Values = Sequence[float | None]
 Clusters = list[int] | None
 """The number of the cluster of each question; None: each is by itself."""
 NEIGHBOURS = 5
@@ -43,19 +42,15 @@ class Draws:
         for row in self.weights:
             drawn = rng.integers(size, size=size).tolist()
             row[:] = [drawn.count(one) for one in numbers]
-        if clusters is not None:
+        rng, orders = np.random.default_rng(config["seed"]), []
+        for _ in range(config["num_permutations"]) if clusters is not None else ():
             # each cluster changes places with some of those beside it
-            rng, orders = np.random.default_rng(config["seed"]), []
-            for _ in range(config["num_permutations"]):
-                first, keys = rng.integers(NEIGHBOURS), rng.random(size)
-                places = {one: ((one + first) // NEIGHBOURS, keys[one]) for one in range(size)}
-                orders.append(sorted(range(count), key=lambda at: (*places[numbers[at]], at)))
-            self.orders = np.array(orders)
-            return
+            first, keys = rng.integers(NEIGHBOURS), rng.random(size)
+            places = {one: ((one + first) // NEIGHBOURS, keys[one]) for one in range(size)}
+            orders.append(sorted(range(count), key=lambda at: (*places[numbers[at]], at)))
         rows = np.tile(np.arange(count), (config["num_permutations"], 1))
-        self.orders = (
-            np.random.default_rng(config["seed"]).permuted(rows, axis=1) if count > 8 else all_orders(count)
-        )
+        of_each = rng.permuted(rows, axis=1) if count > 8 else all_orders(count)
+        self.orders = of_each if clusters is None else np.array(orders)
 
     def orders_among(self, kept: list[int]) -> Array:
         """The orders of the questions with these numbers."""
@@ -70,13 +65,9 @@ def all_orders(count: int) -> Array:
     return np.array(orders, dtype=int).reshape(len(orders), count)
 
 
-def known(*rows: Values) -> list[int]:
-    """The places at which all rows have a value."""
-    return [place for place, values in enumerate(zip(*rows, strict=True)) if None not in values]
-
-
-def at(row: Values, places: list[int]) -> Array:
-    return np.array([row[place] for place in places], dtype=float)
+def known(*rows: Array) -> list[int]:
+    """The places at which all rows have a value, and not NaN."""
+    return np.flatnonzero(~np.isnan(sum(rows))).tolist()
 
 
 def mean(values: Sequence[float] | Array) -> float:
@@ -105,9 +96,7 @@ def mean_interval(values: Array, weights: Array, confidence: float, number: int)
 
 def divided(above: Array, below: Array) -> Array:
     """The ratio; NaN where ``below`` is 0."""
-    return np.array(
-        [x / y if y > 0 else math.nan for x, y in zip(above.tolist(), below.tolist(), strict=True)]
-    )
+    return np.array([x / y if y > 0 else math.nan for x, y in zip(above, below, strict=True)])
 
 
 def signs(values: Array) -> Array:
@@ -131,9 +120,8 @@ def statistic_of(name: str, x: Array, y: Array, weights: Array) -> Array:
 
 def of_all(name: str, x: Array, y: Array) -> float | None:
     """The statistic of two columns; None if one is constant or there is one value."""
-    return (
-        float(statistic_of(name, x, y, np.ones((1, len(x))))[0]) if len({*x}) > 1 and len({*y}) > 1 else None
-    )
+    varies = len({*x}) > 1 and len({*y}) > 1
+    return float(statistic_of(name, x, y, np.ones((1, len(x))))[0]) if varies else None
 
 
 def permutation_p(name: str, x: Array, y: Array, orders: Array) -> float:
@@ -178,16 +166,16 @@ def wilson(values: Sequence[float], confidence: float, clusters: Clusters = None
 def by_cluster(values: Sequence[float], clusters: Clusters) -> list[float]:
     """The sums of clusters, scaled so that their mean is that of the values."""
     if clusters is None:
-        return [*values]
+        return [float(one) for one in values]
     sums = dict.fromkeys(clusters, 0.0)
     for value, one in zip(values, clusters, strict=True):
         sums[one] += value
     return [round(one * len(sums) / len(values), TIE) for one in sums.values()]
 
 
-def differences(a: Values, b: Values) -> list[float | None]:
+def differences(a: Array, b: Array) -> Array:
     """Paired differences, rounded so that equal ones tie."""
-    return [None if None in one else round(one[0] - one[1], TIE) + 0.0 for one in zip(a, b, strict=True)]  # type: ignore[operator]
+    return (a - b).round(TIE) + 0.0
 
 
 class Flips:
@@ -255,10 +243,8 @@ class Flips:
             means = (chosen @ np.array(values)) / np.maximum(chosen.sum(axis=1), 1)
             return float(np.quantile(means, alpha))
         subsets = (some for size in range(1, num + 1) for some in itertools.combinations(values, size))
-        rank, ordered = (
-            math.floor(alpha * 2**num + 1e-9),
-            sorted(round(math.fsum(one), 8) / len(one) for one in subsets),
-        )
+        ordered = sorted(round(math.fsum(one), 8) / len(one) for one in subsets)
+        rank = math.floor(alpha * 2**num + 1e-9)
         return ordered[rank - 1] if rank else -self.largest
 
     def num_needed(self, alpha: float) -> int | None:
@@ -268,11 +254,11 @@ class Flips:
         squares = math.fsum(one * one for one in self.values) - self.count * self.mean**2
         error, half = math.sqrt(max(0.0, squares / max(1, self.count - 1))), step(self.values)
         few = math.ceil(1 - math.log2(alpha))
-        by_power = optimize.brentq(
-            lambda num: errors(alpha, max(few, num)) * error * num**0.5 + half - num * abs(self.mean),
-            1e-9,
-            1e13,
-        )
+
+        def lacking(num: float) -> float:
+            return errors(alpha, max(few, num)) * error * num**0.5 + half - num * abs(self.mean)
+
+        by_power = optimize.brentq(lacking, 1e-9, 1e13)
         return rounded_up(max(by_power, few * self.count / len(self.values)))
 
 

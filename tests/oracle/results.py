@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from oracle import chance
-from oracle.chance import Draws, Flips, Values, at, known
+from oracle.chance import Array, Draws, Flips, known
 from oracle.inputs import World
 from oracle.lists import ANY, END_TO_END, LIST, Columns, Name
 from oracle.readings import REFERENCES, Row
 from scipy import stats
 
 MIN_IN_SLICE = 10
-Rows = dict[Name, list[float | None]]
+Rows = dict[Name, Array]
+"""Column -> a value of each question, NaN: not judged."""
 
 
-@dataclasses.dataclass
-class Estimate:
+class Estimate(NamedTuple):
     """Values of all questions, estimated from those of a sample."""
 
-    values: list[float | None]
+    values: Array
     slope: float
     correlation: float | None
 
@@ -38,7 +39,7 @@ class Part:
     ids: list[str]
     columns: Rows
     draws: Draws
-    weights: chance.Array
+    weights: Array
     clusters: chance.Clusters
     slice: tuple[str, str] = ("", "")
     estimates: dict[Name, Estimate] = dataclasses.field(default_factory=dict)
@@ -52,7 +53,7 @@ class Part:
     def among(self, ids: list[str], of: tuple[str, str]) -> Part:
         """The same of a slice's questions."""
         places = [place for place, name in enumerate(self.ids) if name in {*ids}]
-        columns = {name: [row[place] for place in places] for name, row in self.columns.items()}
+        columns = {name: row[places] for name, row in self.columns.items()}
         chosen = [self.ids[one] for one in places]
         draws = self.draws, self.weights[:, places], self.clusters_at(places)
         return Part(self.world, self.dataset, chosen, columns, *draws, of)
@@ -64,7 +65,11 @@ class Part:
         """How many questions or clusters these places are."""
         return len({*(self.clusters_at(places) or places)})
 
-    def share(self, values: Sequence[float], places: list[int]) -> tuple[float | None, ...]:
+    def values(self, name: Name) -> Array:
+        """A column, or its estimates."""
+        return self.estimates[name].values if name in self.estimates else self.columns[name]
+
+    def share(self, values: Sequence[float] | Array, places: list[int]) -> tuple[float | None, ...]:
         """The mean of these values from 0 to 1, such as events, at these places, and its interval."""
         return chance.wilson(values, self.confidence, self.clusters_at(places))
 
@@ -75,7 +80,7 @@ def parts_of(world: World, columns: Columns) -> list[Part]:
     for dataset in world.datasets:
         ids, clusters = world.in_clusters(dataset)
         rows = {
-            name: [None if (one := values.get(place)) is None else round(one, 12) for place in ids]
+            name: np.array([values.get(one) for one in ids], dtype=float).round(12)
             for name, values in columns.items()
             if name.dataset == dataset
         }
@@ -86,27 +91,26 @@ def parts_of(world: World, columns: Columns) -> list[Part]:
 
 def means(part: Part) -> Iterator[Row]:
     for name, row in part.columns.items():
-        values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
+        values, counted = part.values(name), len(known(row))
         counts = counted, len(row) - counted, len(known(values)) - counted
         yield (*name, *_score_interval(part, row, values), *counts)
 
 
-def _score_interval(part: Part, row: Values, values: Values) -> Any:
-    judged, estimates = known(row), {values[one] for one in known(values)}
-    is_share = all(-1 <= row[one] <= 1 for one in judged) and (known(values) == judged or len(estimates) == 1)
-    if len(judged) > 1 and is_share:
-        if min(row[one] for one in judged) < 0:
-            return [2 * one - 1 for one in part.share([(row[one] + 1) / 2 for one in judged], judged)]
-        return part.share([row[one] for one in judged], judged)
-    places = known(values)
+def _score_interval(part: Part, row: Array, values: Array) -> Any:
+    judged, places = known(row), known(values)
+    scores = row[judged]
+    if len(judged) > 1 and max(abs(scores)) <= 1 and (places == judged or len({*values[places]}) == 1):
+        if min(scores) < 0:
+            return [2 * one - 1 for one in part.share((scores + 1) / 2, judged)]
+        return part.share(scores, judged)
     drawn = part.weights[:, places], part.confidence, part.number(places)
-    return chance.mean_interval(at(values, places), *drawn)
+    return chance.mean_interval(values[places], *drawn)
 
 
-def _by_run(columns: Rows) -> dict[Name, dict[str, list[float | None]]]:
-    found = dict[Name, dict[str, list[float | None]]]()
+def _by_run(columns: Rows) -> dict[Name, dict[str, Array]]:
+    found = collections.defaultdict[Name, dict[str, Array]](dict)
     for name, row in columns.items():
-        found.setdefault(name._replace(run_id=""), {})[name.run_id] = row
+        found[name._replace(run_id="")][name.run_id] = row
     return found
 
 
@@ -118,13 +122,13 @@ def _fits(name: Name, target: Name) -> bool:
 def correlations(part: Part) -> Iterator[Row]:
     """CORRELATIONS over the queries of a run, with resamples, and over runs, without."""
     # over, measure, utility, the values of both, places of the questions, permutations, counts
-    cases: list[tuple[str, Name, Name, chance.Array, chance.Array, list[int], Any, Row]] = []
+    cases: list[tuple[str, Name, Name, Array, Array, list[int], Any, Row]] = []
     for (name, x), (target, y) in itertools.product(part.measured.items(), part.ends.items()):
         if _fits(name, target):
             places = known(x, y)
             orders = part.draws.orders_among(places) if len(places) >= 3 else None
             counts = len(places), 1, len(x) - len(places)
-            cases.append(("queries", name, target, at(x, places), at(y, places), places, orders, counts))
+            cases.append(("queries", name, target, x[places], y[places], places, orders, counts))
     by_run = (_by_run(columns).items() for columns in (part.measured, part.ends))
     for (name, runs), (target, used) in itertools.product(*by_run):
         if _fits(name, target):
@@ -152,8 +156,8 @@ def correlations(part: Part) -> Iterator[Row]:
         yield (*names, value, low, high, ceiling, p_value, *counts, varied, has_reason)
 
 
-def _mean(row: Values, places: list[int]) -> float:
-    return round(chance.mean(at(row, places)), chance.TIE)
+def _mean(row: Array, places: list[int]) -> float:
+    return round(chance.mean(row[places]), chance.TIE)
 
 
 def contrasts(part: Part) -> Iterator[Row]:
@@ -170,7 +174,7 @@ def contrasts(part: Part) -> Iterator[Row]:
             places, figures = known(x, z, y), (None,) * 4
             for name, row in ((a, x), (b, z)):
                 if (name, *places) not in sides:
-                    columns = at(row, places), at(y, places)
+                    columns = row[places], y[places]
                     resampled = chance.statistic_of(statistic, *columns, part.weights[:, places])
                     sides[name, *places] = chance.of_all(statistic, *columns), resampled
             (first, of_a), (second, of_b) = sides[a, *places], sides[b, *places]
@@ -184,7 +188,7 @@ def contrasts(part: Part) -> Iterator[Row]:
             yield (*names, measure, a.cutoff, ideal, statistic, *figures, len(places), len(y) - len(places))
 
 
-def _p_of_zero(resampled: chance.Array, number: int) -> float:
+def _p_of_zero(resampled: Array, number: int) -> float:
     """The least alpha whose interval excludes 0; of the percentile interval it is found by halving."""
     ordered, found = np.sort(resampled[~np.isnan(resampled)]), []
     for values in (ordered, -ordered[::-1]):
@@ -202,7 +206,7 @@ def _p_of_zero(resampled: chance.Array, number: int) -> float:
 
 def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
     """COMPARISONS of every two runs, corrected over all parts of a dataset; slice and value stand first."""
-    families: dict[Row, dict[Row, float]] = {}
+    families = collections.defaultdict[Row, dict[Row, float]](dict)
     pending: list[tuple[Row, Row, tuple[int, int], Row, Flips | None, Row]] = []
     alpha = 1 - parts[0].confidence if parts else 0.0
     for part in parts:
@@ -212,42 +216,34 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
             family = (*name[:4], name.measure, name.ideal, *of_depth)
             for a, b in itertools.combinations(sorted(runs), 2):
                 values, places = chance.differences(runs[a], runs[b]), known(runs[a], runs[b])
-                judged = [one for one in values if one is not None]
-                effect = chance.mean(judged) / chance.spread(judged) if chance.spread(judged) else None
+                judged, spread = values[places], chance.spread(values[places])
+                mean = chance.mean(judged) if places else None
+                effect = mean / spread if spread else None
                 key, flips, detectable = (), None, None
-                if len(judged) >= least and len({runs[run][place] for run in (a, b) for place in places}) > 1:
-                    named = [name._replace(run_id=run) for run in (a, b)]
-                    pair = [
-                        part.estimates[one].values if one in part.estimates else runs[one.run_id]
-                        for one in named
-                    ]
-                    estimates = chance.differences(*pair)
-                    given = [at for at, one in enumerate(estimates) if one is not None]
-                    tested = chance.by_cluster(at(estimates, given).tolist(), part.clusters_at(given))
-                    flips, error = Flips(tested), chance.spread(tested) / math.sqrt(len(tested))
-                    least_found = chance.errors(alpha, len(tested)) * error + chance.step(tested) / len(
-                        tested
+                if len(judged) >= least and len({*runs[a][places], *runs[b][places]}) > 1:
+                    estimates = chance.differences(
+                        *(part.values(name._replace(run_id=run)) for run in (a, b))
                     )
-                    detectable = least_found if error else None
+                    tested = chance.by_cluster(
+                        estimates[known(estimates)], part.clusters_at(known(estimates))
+                    )
+                    flips, size = Flips(tested), len(tested)
+                    if error := chance.spread(tested) / math.sqrt(size):
+                        detectable = chance.errors(alpha, size) * error + chance.step(tested) / size
                     turned = math.copysign(1, flips.values[0]) if flips.values else 1
-                    key = (part.slice, *(None if one is None else turned * one + 0.0 for one in estimates))
+                    key = part.slice, str((turned * estimates + 0.0).tolist())
                     if flips.values:
-                        families.setdefault(family, {}).setdefault(key, flips.p_value)
+                        families[family].setdefault(key, flips.p_value)
                 names = (*part.slice, *name[:4], a, b, *name[5:])
-                mean = chance.mean(judged) if judged else None
                 counts = len(judged), len(values) - len(judged)
                 pending.append((names, family, counts, (mean, effect, detectable), flips, key))
-    adjusted = {
-        key: dict(zip(tests, chance.holm([*tests.values()]), strict=True)) for key, tests in families.items()
-    }
     for names, family, counts, (mean, effect, detectable), flips, key in pending:
         figures: Row = (mean, *[None] * 6, effect, None, None)
         if flips is not None:
-            tests = adjusted.get(family, {})
+            tests = dict(zip(families[family], chance.holm([*families[family].values()]), strict=True))
             p_adjusted = tests.get(key, 1.0)
-            level = (
-                alpha * min(1.0, flips.p_value / p_adjusted) if key in tests else alpha / max(1, len(tests))
-            )
+            share = min(1.0, flips.p_value / p_adjusted) if key in tests else 1 / max(1, len(tests))
+            level = alpha * share
             needed = flips.num_needed(level) if flips.p_value > level else None
             needed = needed and chance.rounded_up(needed * counts[0] / flips.count)
             kind = type(flips.p_value)
@@ -257,14 +253,14 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
 
 
 def best_depths(part: Part) -> Iterator[Row]:
-    runs: dict[tuple[str, str, str], dict[int, list[float | None]]] = {}
+    runs = collections.defaultdict[Row, dict[int, Array]](dict)
     for name, row in part.ends.items():
-        runs.setdefault((name.reader, name.score, name.run_id), {})[name.depth] = row
+        runs[name.reader, name.score, name.run_id][name.depth] = row
     for names, rows in runs.items():
         depths, places = sorted(rows), known(*rows.values())
         best = max(depths, key=lambda one: (_mean(rows[one], places), -one)) if places else depths[0]
-        pairs = chance.differences(at(rows[best], places).tolist(), at(rows[depths[-1]], places).tolist())
-        tested = chance.by_cluster([one for one in pairs if one is not None], part.clusters_at(places))
+        pairs = chance.differences(rows[best], rows[depths[-1]])[places]
+        tested = chance.by_cluster(pairs, part.clusters_at(places))
         flips = Flips(tested) if places else None
         level = (1 - part.confidence) / (len(runs) * max(1, len(depths) - 1))
         ends = flips.interval(level) if flips and len(tested) > 1 and best < depths[-1] else (None, None)
@@ -277,42 +273,41 @@ def add_estimates(part: Part) -> None:
     of_auxiliary = {name[4:]: row for name, row in part.measured.items() if name.annotator == auxiliary}
     for name, row in (part.measured | part.ends).items():
         others = [name, *(name._replace(measure=measure, ideal=ANY) for measure in ("P", "Success"))]
-        rows = [of_auxiliary.get(other[4:], []) for other in others if name.reader]
+        rows = [of_auxiliary.get(other[4:], np.array([])) for other in others if name.reader]
         predictor = next(filter(known, rows), None)
         is_sampled = name.annotator in ("erag", END_TO_END)
         unasked = {*part.ids} - {*part.world.read} if is_sampled else set[str]()
-        counted = [at for at, value in enumerate(row) if value is not None or part.ids[at] in unasked]
-        if predictor and 30 <= len(known(row)) < len(counted):
+        counted = [at for at, one in enumerate(part.ids) if one in unasked or at in known(row)]
+        if predictor is not None and 30 <= len(known(row)) < len(counted):
             part.estimates[name] = _estimate(row, predictor, counted)
 
 
-def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
+def _estimate(row: Array, predictor: Array, places: list[int]) -> Estimate:
     """The difference estimator with a line fitted on all other questions (PPI++, arXiv 2311.01453)."""
-    usual = chance.mean([one for one in predictor if one is not None])
-    auxiliary = np.array([usual if predictor[one] is None else predictor[one] for one in places], dtype=float)
-    values, width = [row[one] for one in places], float(np.ptp(auxiliary))
-    x = (auxiliary / width if width else 0 * auxiliary).tolist()
-    x = [one - chance.mean(x) for one in x]
-    read = [(number, x[number], values[number]) for number in known(values)]
-    labels, probability = [value for _, _, value in read], len(read) / len(places)
+    auxiliary = np.where(np.isnan(predictor), np.nanmean(predictor), predictor)[places]
+    values, width = row[places], float(np.ptp(auxiliary))
+    x = auxiliary / width if width else 0 * auxiliary
+    x -= chance.mean(x)
+    read = known(values)
+    labels, probability = values[read], len(read) / len(places)
 
     def line(without: int) -> tuple[float, float]:
-        others = [(one, value) for number, one, value in read if number != without]
+        others = [one for one in read if one != without]
         if len(others) < 20:
             return 0.0, 0.0
-        one, y = np.array(others).T
+        one, y = x[others], values[others]
         determinant = len(one) * (one @ one) * (1 + 1e-6) - one.sum() ** 2
         slope = (len(one) * (one @ y) - one.sum() * y.sum()) / determinant if determinant > 0 else 0.0
         return float(y.sum() - slope * one.sum()) / len(one), float(slope)
 
-    found: list[float | None] = [None] * len(row)
+    found = np.full(len(row), np.nan)
     for number, place in enumerate(places):
         intercept, slope = line(number)
         predicted = min(max(intercept + slope * x[number], min(0.0, *labels)), max(1.0, *labels))
-        error = 0.0 if values[number] is None else values[number] - predicted
+        error = values[number] - predicted if number in read else 0.0
         found[place] = round(predicted + error / probability, chance.TIE)
-    varies = min(np.ptp([one for _, one, _ in read]), np.ptp(labels)) > 1e-12
-    correlation = float(np.corrcoef([one for _, one, _ in read], labels)[0, 1]) if varies else None
+    varies = min(np.ptp(x[read]), np.ptp(labels)) > 1e-12
+    correlation = float(np.corrcoef(x[read], labels)[0, 1]) if varies else None
     return Estimate(found, line(-1)[1] / (width or 1.0), correlation)
 
 
