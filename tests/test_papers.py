@@ -65,20 +65,22 @@ def test_the_depth_of_a_table_is_where_most_queries_have_a_value() -> None:
     assert dict(table_depths(given).iter_rows()) == {"erag": 50, "llm_relevance": 10}
 
 
-def test_an_annotator_without_any_value_is_named_and_left_out() -> None:
+def test_an_annotator_without_any_value_is_left_out_and_one_that_judged_fewer_queries_is_named() -> None:
     given = rows(
-        annotator=["erag", "llm_relevance"],
-        measure=["P", "P"],
-        depth=[50, 50],
-        value=[0.5, None],
-        num_queries=[60, 0],
-        num_dropped=[0, 60],
-        reason=[None, "number of queries: 0"],
+        annotator=["erag", "llm_relevance", "gain"],
+        measure=["P"] * 3,
+        depth=[50] * 3,
+        value=[0.5, None, 0.4],
+        num_queries=[60, 0, 40],
+        num_dropped=[0, 60, 20],
+        reason=[None, "number of queries: 0", None],
     )
     table = table_1(given, "A", 50)
-    assert [row[0] for row in rows_of_text(table)] == ["erag"]
+    assert {row[0] for row in rows_of_text(table)} == {"erag", "gain"}
     assert "Without any value at this depth: llm_relevance." in table.caption
+    assert "Queries with labels of gain to this depth: 40 of 60 (d)." in table.caption
     assert "number of queries" not in table.caption
+    assert "labels of erag" not in table.caption
 
 
 def test_readers_are_compared_by_one_measure_and_where_all_of_them_read() -> None:
@@ -99,21 +101,6 @@ def test_the_best_measure_has_a_value_for_every_reader(absent: bool) -> None:
     small = rows(**columns, value=[0.3, None])  # type: ignore[arg-type]
     found = agreement_by_reader({"small": small.head(1) if absent else small, "large": large}, 10, TAU)
     assert found.select("measure", "value").rows() == [("P", 0.3), ("P", 0.2)]
-
-
-def test_table_1_says_which_annotator_has_judged_fewer_queries() -> None:
-    given = rows(
-        annotator=["erag", "llm_relevance"],
-        measure=["P", "P"],
-        depth=[10, 10],
-        value=[0.5, 0.4],
-        num_queries=[60, 40],
-        num_dropped=[0, 20],
-        reason=[None, None],
-    )
-    table = table_1(given, "A", 10)
-    assert "Queries with labels of llm_relevance to this depth: 40 of 60 (d)." in table.caption
-    assert "labels of erag" not in table.caption
 
 
 def test_a_text_of_a_csv_is_no_formula_and_numbers_stay_numbers() -> None:

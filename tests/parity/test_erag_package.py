@@ -163,6 +163,3 @@ def test_not_a_number_passes_the_reference() -> None:
     assert reference["success_2"] == 0.5
     with pytest.raises(ValueError, match="labels must be finite"):
         _ours({"q": [float("nan"), 0.5]}, "P", 2)
-
-
-# ---- the drop-in
