@@ -56,8 +56,7 @@ class Draws:
         """The orders of the questions with these numbers."""
         if len(kept) <= 8 and self.clusters is None:
             return all_orders(len(kept))
-        number = {one: place for place, one in enumerate(kept)}
-        return np.array([[number[one] for one in row if one in number] for row in self.orders.tolist()])
+        return np.array([np.searchsorted(kept, row[np.isin(row, kept)]) for row in self.orders])
 
 
 def all_orders(count: int) -> Array:
@@ -183,11 +182,10 @@ class Flips:
 
     def __init__(self, values: Sequence[float]) -> None:
         self.mean, self.count = mean(values), len(values)
-        sizes = [abs(one) for one in values]
-        self.values = [one for one in values if abs(one) > 1e-4 * max(sizes)]
-        of_values = [abs(one) for one in self.values] or [0.0]
-        self.is_one_size = max(of_values) - min(of_values) <= 1e-4 * max(of_values)
-        self.largest, self.p_value = max(1.0, *of_values), self._p()
+        self.values = [one for one in values if abs(one) > 1e-4 * max(map(abs, values))]
+        sizes = [abs(one) for one in self.values] or [0.0]
+        self.is_one_size = max(sizes) - min(sizes) <= 1e-4 * max(sizes)
+        self.largest, self.p_value = max(1.0, *sizes), self._p()
 
     def _p(self) -> float:
         total, num = math.fsum(self.values), len(self.values)
@@ -297,8 +295,7 @@ def rounded_up(value: float) -> int:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values, which may be above 1."""
-    order, largest = sorted(range(len(p_values)), key=p_values.__getitem__), 0.0
-    adjusted = [0.0] * len(p_values)
-    for place, index in enumerate(order):
-        largest = adjusted[index] = max(largest, p_values[index] * (len(p_values) - place))
-    return adjusted
+    order = np.argsort(p_values, kind="stable")
+    adjusted, num_left = np.zeros(len(p_values)), len(p_values) - np.arange(len(p_values))
+    adjusted[order] = np.maximum.accumulate(np.array(p_values)[order] * num_left) if p_values else []
+    return adjusted.tolist()

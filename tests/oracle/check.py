@@ -111,23 +111,18 @@ def tables_of(config: dict[str, Any], outside: Mapping[str, Outside] | None = No
     world = World(config)
     readings = Readings(world, pathlib.Path(config["out"]), outside or {})
     columns = columns_of(readings)
-    parts = results.parts_of(world, columns | utilities_of(readings))
-    slices = [[*slices_of(readings, part)] for part in parts]
-    for part in parts:
-        results.add_estimates(part)
     tables = input_tables(readings) | cell_tables(readings) | output_tables(readings)
     tables |= credit_tables(readings) if config["credits"] else {}
-    for name in ("means", "correlations", "contrasts", "best_depths", "auxiliary_means"):
-        tables[name] = [row for part in parts for row in getattr(results, name)(part)]
     values = ((name, one, value) for name, row in columns.items() for one, value in row.items())
     tables["per_query"] = [(one, *name[1:], value) for name, one, value in values]
-    tables["slice_means"] = [
-        (*one.slice, *row) for pieces in slices for one in pieces for row in results.means(one)
-    ]
-    tables["slice_comparisons"] = [
-        row for pieces in slices for row in results.comparisons(pieces, results.MIN_IN_SLICE)
-    ]
-    tables["comparisons"] = [row[2:] for part in parts for row in results.comparisons([part])]
+    for part in results.parts_of(world, columns | utilities_of(readings)):
+        results.add_estimates(part)
+        for name in ("means", "correlations", "contrasts", "best_depths", "auxiliary_means"):
+            tables[name] += getattr(results, name)(part)
+        tables["comparisons"] += [row[2:] for row in results.comparisons([part])]
+        slices = [*slices_of(readings, part)]
+        tables["slice_means"] += [(*one.slice, *row) for one in slices for row in results.means(one)]
+        tables["slice_comparisons"] += results.comparisons(slices, results.MIN_IN_SLICE)
     return tables
 
 

@@ -189,16 +189,12 @@ def contrasts(part: Part) -> Iterator[Row]:
 
 
 def _p_of_zero(resampled: Array, number: int) -> float:
-    """The least alpha whose interval excludes 0; of the percentile interval it is found by halving."""
+    """The least alpha whose interval excludes 0; that of the percentile interval is where its ends cross 0."""
     ordered, found = np.sort(resampled[~np.isnan(resampled)]), []
     for values in (ordered, -ordered[::-1]):
-        low, high = 0.0, float(values[0] <= 0)
-        if values[-1] <= 0:
-            low = 1.0
-        for _ in range(60 if low < high else 0):
-            middle = (low + high) / 2
-            low, high = (middle, high) if np.quantile(values, middle) <= 0 else (low, middle)
-        found.append(low)
+        num = int(np.searchsorted(values, 0, side="right"))
+        step = -values[num - 1] / (values[num] - values[num - 1]) if 0 < num < len(values) else 0.0
+        found.append(max(0.0, num - 1 + step) / (len(values) - 1))
     plain = min(1.0, max(2 * min(found), 2 / (len(ordered) + 1)))
     narrower = stats.norm.ppf(plain / 2) * math.sqrt((number - 1) / number)
     return 2 * float(stats.t.cdf(narrower, number - 1))
