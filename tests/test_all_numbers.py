@@ -7,9 +7,7 @@ Floats count to nine significant digits: sums in another order differ beyond the
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import gzip
 import hashlib
 import json
 import os
@@ -25,6 +23,7 @@ import yaml
 from conftest import ROOT, read_here
 from oracle import check
 from several_datasets import three
+from test_page import data_of
 from tiny import Tiny, compare, write_tiny
 from towns import towns
 
@@ -36,7 +35,6 @@ from erag_ray.store.tables import TableStore
 FILE = pathlib.Path(__file__).parent / "golden" / "digests.tsv"
 OF_A_JOB = {"job", "seconds", "device_seconds", "peak_memory_bytes"}
 """Columns of COSTS that differ from run to run."""
-DATA = re.compile(r'<script type="text/plain" id="data">(.*?)</script>', re.DOTALL)
 COSTS_ROW = re.compile(r"^\| compare \|.*\n", re.MULTILINE)
 SECONDS = re.compile(r"[\d.,]+ \w+ of reader time")
 
@@ -166,8 +164,7 @@ def digests_of(name: str, tiny: Tiny) -> dict[str, str]:
         found[f"{name}/{schema.name}"] = f"{frame.height} {of_frame(frame)}"
     report = without_run((out / "report.md").read_text(), folder)
     found[f"{name}/report.md"] = f"{len(report.splitlines())} {digest(report)}"
-    (data,) = DATA.findall((out / "report" / "index.html").read_text())
-    payload = without_run(gzip.decompress(base64.b64decode(data)).decode(), folder)
+    payload = without_run(json.dumps(data_of((out / "report" / "index.html").read_text())), folder)
     data_lines = json.dumps(rounded(without_costs(json.loads(payload))), indent=0)
     found[f"{name}/page"] = f"{len(data_lines.splitlines())} {digest(data_lines)}"
     return found

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, error_reply, serving
 from pending_requests import FORM as ECHO_FORM
-from pending_requests import as_pending, pending
+from pending_requests import actor_of, as_pending, pending
 from served_jobs import (
     FORM,
     config_of,
@@ -34,7 +34,6 @@ from tiny import Tiny
 import erag_ray as er
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.inference import writer as writer_module
-from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.planning.plan import plan_stage
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
@@ -44,7 +43,7 @@ from erag_ray.models.echo import EchoModel
 from erag_ray.models.served import bounded, limits
 from erag_ray.models.served import client as client_module
 from erag_ray.models.served.model import ServedModel
-from erag_ray.prompts.request import Form, Request, Response
+from erag_ray.prompts.request import Request, Response
 from erag_ray.store.responses import ResponseStore
 from erag_ray.store.schemas import COSTS
 from erag_ray.store.tables import TableStore
@@ -132,10 +131,6 @@ def test_an_odd_field_beside_the_answer_ends_nothing(server: MisbehavingServer, 
 
 
 # --- rows in hand ---
-
-
-def actor_of(config: ReaderConfig, folder: pathlib.Path, form: Form, seconds: float = 3600.0) -> ModelActor:
-    return ModelActor(config, model_id(make_model(config)), [form], str(folder), "job", 1, seconds, None)
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, SystemExit, JobError, RuntimeError])

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from guides import files_of, job_commands
-from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
+from pending_requests import FORM, actor_of, as_pending, in_order, pending, requests, work_of
 from tiny import RUNS as LISTS
 from tiny import RunJob, Tiny, job_command, table
 
@@ -26,11 +26,10 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieverConfig
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.cluster.session import ray_session
 from erag_ray.inference.pool import run
 from erag_ray.inputs.stage import prepare
-from erag_ray.models import Isolation, Rendered, make_model, model_id, render_isolated
+from erag_ray.models import Isolation, Rendered, make_model, render_isolated
 from erag_ray.models.isolation import ERRORS_IN_A_ROW
 from erag_ray.prompts.request import Passage, Request, Response
 from erag_ray.retrieve.stage import make_runs
@@ -313,15 +312,10 @@ def test_the_preview_leaves_out_what_is_not_rendered(
 # --- in the process of a model ---
 
 
-def actor(folder: pathlib.Path, kind: str) -> ModelActor:
-    config = ReaderConfig(kind=f"failing:{kind}", batch_size=4)
-    name = model_id(make_model(config))
-    return ModelActor(config, name, [FORM], str(folder), "job", 1, 3600.0, None)
-
-
 def test_what_was_answered_before_a_model_cannot_go_on_is_written(tmp_path: pathlib.Path) -> None:
+    actor = actor_of(ReaderConfig(kind="failing:EndsLate", batch_size=4), tmp_path)
     with pytest.raises(JobError, match="gone"):
-        list(actor(tmp_path, "EndsLate")(pending(*(f"question {number:02}" for number in range(80)))))
+        list(actor(pending(*(f"question {number:02}" for number in range(80)))))
     (folder,) = tmp_path.glob("responses/*")
     store = ResponseStore(str(tmp_path), folder.name)
     (file,) = store.folder.names(suffix=".parquet")

@@ -11,9 +11,10 @@ from models import form_for
 
 from erag_ray.config.job import JobConfig
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.work import Work
 from erag_ray.models import make_model, model_id
-from erag_ray.prompts.request import Request, Response
+from erag_ray.prompts.request import Form, Request, Response
 from erag_ray.store.schemas import PENDING
 
 FORM = form_for("echo")
@@ -49,6 +50,13 @@ def in_order(answers: Iterator[tuple[int, Response]]) -> list[Response]:
     found = list(answers)
     assert sorted(place for place, _ in found) == list(range(len(found)))
     return [response for _, response in sorted(found, key=lambda answer: answer[0])]
+
+
+def actor_of(
+    config: ReaderConfig, folder: pathlib.Path, form: Form = FORM, seconds: float = 3600.0
+) -> ModelActor:
+    """An actor that answers with a store in this folder, and writes what it has every so many seconds."""
+    return ModelActor(config, model_id(make_model(config)), [form], str(folder), "job", 1, seconds, None)
 
 
 def work_of(folder: pathlib.Path, block: pa.Table, reader: ReaderConfig) -> tuple[Work, JobConfig]:

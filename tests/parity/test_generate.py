@@ -35,11 +35,6 @@ IPA = some_requests(models.form_for("ipa"))
 
 
 @pytest.fixture(scope="module")
-def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return models.t5_folder(tmp_path_factory.mktemp("t5"))
-
-
-@pytest.fixture(scope="module")
 def peer(t5: str) -> tuple[Any, Any]:
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(t5).eval()
     return transformers.AutoTokenizer.from_pretrained(t5), model
