@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from oracle.chance import known
-from oracle.lists import ANY, Columns, Name
+from oracle.lists import ANY, Name
 from oracle.readings import REFERENCES, Readings, Row
 from oracle.results import Part, parts_of
 
@@ -40,14 +41,10 @@ def cells_of(readings: Readings) -> list[Row]:
             if "erag" in readings.world.config["annotators"]:
                 labels = [readings.is_enough(readings.score(name, [one])) for one in documents]
                 alone = True if True in labels else None if None in labels else False
-            facts = alone, _suffices(readings, name, documents), _suffices(readings, name, [])
+            facts = alone, readings.suffices(name, documents), readings.suffices(name, [])
             cell = None if None in facts else NAMES[facts]  # type: ignore[index]
             found.append((*readings.names(name), run, name, depth, *facts, cell))
     return found
-
-
-def _suffices(readings: Readings, name: str, documents: list[str]) -> bool | None:
-    return readings.is_enough(readings.utility(name, documents))
 
 
 def slices_of(readings: Readings, part: Part) -> Iterator[Part]:
@@ -59,27 +56,27 @@ def slices_of(readings: Readings, part: Part) -> Iterator[Part]:
             if path != "known":
                 values[world.questions[name].at(path)].append(name)
             elif name in world.read:
-                values[knows[_suffices(readings, name, [])]].append(name)
+                values[knows[readings.suffices(name, [])]].append(name)
         if list(values) != ["(none)"]:
             yield from (part.among(ids, (path, value)) for value, ids in values.items())
 
 
 def cell_tables(readings: Readings) -> dict[str, list[Row]]:
     world, cells = readings.world, cells_of(readings)
-    alone, indicators, has_cell = Columns(), Columns(), dict[Row, set[str]]()
+    alone, indicators, has_cell = (collections.defaultdict[Any, Any](kind) for kind in (dict, dict, set))
     for reader, score, run, name, depth, is_alone, _, _, cell in cells:
         key = (world.questions[name].dataset, reader, score, "erag", run, depth)
-        alone.setdefault(Name(*key, "", depth, ANY), {})[name] = None if is_alone is None else float(is_alone)
+        alone[Name(*key, "", depth, ANY)][name] = None if is_alone is None else float(is_alone)
         for measure, (event, among) in EVENTS.items():
             value = float(cell in event) if cell in among else None
-            indicators.setdefault(Name(*key, measure, depth, ANY), {})[name] = value
+            indicators[Name(*key, measure, depth, ANY)][name] = value
         if cell:
-            has_cell.setdefault(key, set()).add(name)
+            has_cell[key].add(name)
     shares: list[Row] = []
     for part in parts_of(world, indicators):
         for piece in (part, *slices_of(readings, part)):
             for name, row in piece.columns.items():
-                places, judged = known(row), has_cell.get(name[:6], set())
+                places, judged = known(row), has_cell[name[:6]]
                 share = piece.share(row[places] == 1, places)
                 counts = sum(row[places] == 1), len(places), len({*piece.ids} - judged)
                 names = part.dataset, name.reader, name.score, name.run_id, name.depth

@@ -79,8 +79,14 @@ def credit_tables(readings: Readings) -> dict[str, list[Row]]:
     agreement, shares = list[Row](), list[Row]()
     for names, part, group in _groups(readings, labelled):
         agreement += [(*names, *row) for row in _agreement(part, group)]
-        effects = [(one.query_id, effect) for one in group if (effect := one.effect(readings))]
-        shares += [(*names[:-1], *row) for row in _shares(part, effects)] if effects else []
+        effects = [
+            (part.ids.index(one.query_id), effect) for one in group if (effect := one.effect(readings))
+        ]
+        places = [place for place, _ in effects]
+        for effect in EFFECTS if effects else ():
+            events = [one == effect for _, one in effects]
+            interval = chance.wilson(events, part.confidence, part.clusters_at(places) or places)
+            shares.append((*names[:-1], effect, *interval, sum(events), len(places), len({*places})))
     return {
         # nothing is sampled: the standard error is 0
         "credits": [(*one.names, *one[1:7], None if one.value is None else 0.0) for one in found],
@@ -129,12 +135,3 @@ def _agreement(part: Part, group: list[Credit]) -> Iterator[Row]:
             ends = chance.ends(resampled, part.confidence, number)  # type: ignore[assignment]
         counts = len({one.query_id for one in judged}), len(judged), len(group) - len(judged)
         yield (statistic, "documents", of_all, *ends, *counts, ends[0] is None)
-
-
-def _shares(part: Part, documents: list[tuple[str, str]]) -> Iterator[Row]:
-    places = [part.ids.index(name) for name, _ in documents]
-    clusters = part.clusters_at(places) or places
-    for effect in EFFECTS:
-        events = [one == effect for _, one in documents]
-        interval = chance.wilson(events, part.confidence, clusters)
-        yield (effect, *interval, sum(events), len(documents), len({*places}))

@@ -7,6 +7,7 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from oracle import chance
 from oracle.inputs import World
 from oracle.readings import SPANS, Labels, Readings, Row, contains_dpr
@@ -114,18 +115,14 @@ def _ratio(above: float, below: float) -> float:
 def _of_facts(
     readings: Readings, name: str, measure: str, top: list[str], base: list[str], cutoff: int
 ) -> float:
-    facts = range(len(readings.world.questions[name].facts))
-
-    def label(doc_id: str, fact: int) -> float:
-        return readings.fact_labels[name, doc_id][fact] or 0.0
-
+    label = {
+        one: np.array([value or 0.0 for value in readings.fact_labels[name, one]]) for one in {*top, *base}
+    }
     if measure == "Coverage":
-        return math.fsum(1 - math.prod(1 - label(one, fact) for one in top) for fact in facts) / len(facts)
+        return float(np.mean(1 - np.prod([1 - label[one] for one in top], axis=0)))
 
     def gain(doc_id: str, before: list[str]) -> float:
-        return sum(
-            label(doc_id, fact) * math.prod(1 - 0.5 * label(one, fact) for one in before) for fact in facts
-        )
+        return float(np.sum(label[doc_id] * np.prod([1 - 0.5 * label[one] for one in before], axis=0)))
 
     best, left = list[str](), list(base)
     while left and len(best) < cutoff:

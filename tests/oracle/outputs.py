@@ -19,33 +19,31 @@ LIMITS = {"wow": 150}
 
 def output_tables(readings: Readings) -> dict[str, list[Row]]:
     world = readings.world
-    lists: dict[Row, set[Row]] = {}
+    lists = collections.defaultdict[Row, set[Row]](set)
     every = [("single_document", name, 1, [doc_id]) for name, doc_id in readings.singles]
     for run, name, depth, documents in [*every, *readings.lists]:
         kind = run if run in (*REFERENCES, "single_document") else END_TO_END
         key = (world.questions[name].dataset, readings.reader[name], kind, depth)
-        lists.setdefault(key, set()).add((name, *documents))
+        lists[key].add((name, *documents))
     of_reader, found, common = world.config["reader"], list[Row](), list[Row]()
     for key, members in lists.items():
         limit = of_reader["max_new_tokens"] or LIMITS.get(key[0], 50)
-        responses = [(one[0], readings.responses[ANSWER, *one]) for one in members]
-        rows = [
-            (name, row["output"], row["num_output_tokens"])
-            for name, row in responses
-            if row["output"] is not None
-        ]
+        responses = ((one[0], readings.responses[ANSWER, *one]) for one in members)
+        rows = [(name, one) for name, one in responses if one["output"] is not None]
         if not rows:  # all of them are errors
             continue
-        counts = collections.Counter(text for _, text, _ in rows)
+        counts = collections.Counter(texts := [one["output"] for _, one in rows])
         numbers = (
-            len(rows),
+            len(texts),
             len(counts),
-            sum(not text.strip() for _, text, _ in rows),
+            sum(not text.strip() for text in texts),
             # a function knows of no limit
-            None if of_reader["kind"] == "function" else sum(count >= limit for _, _, count in rows),
+            None
+            if of_reader["kind"] == "function"
+            else sum(one["num_output_tokens"] >= limit for _, one in rows),
             0,
-            sum(_is_misspelt(world, name, text) for name, text, _ in rows),
-            sum("\\boxed{" in text or text.startswith('{"') or "[1]" in text for _, text, _ in rows),
+            sum(_is_misspelt(world, name, one["output"]) for name, one in rows),
+            sum("\\boxed{" in text or text.startswith('{"') or "[1]" in text for text in texts),
         )
         found.append((*key, *numbers, *_majority(world, key[0])))
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:10]

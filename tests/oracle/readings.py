@@ -90,6 +90,9 @@ class Readings:
     def is_enough(self, value: float | None) -> bool | None:
         return None if value is None else value >= self.world.least
 
+    def suffices(self, query_id: str, doc_ids: list[str]) -> bool | None:
+        return self.is_enough(self.utility(query_id, doc_ids))
+
     def names(self, query_id: str) -> tuple[str, str]:
         return self.reader[query_id], self.world.questions[query_id].score
 
@@ -109,7 +112,7 @@ class Readings:
 
     def _labels(self) -> dict[Group, tuple[list[str], Labels]]:
         """The questions that each annotator was asked about, and its labels."""
-        world, groups = self.world, dict[Group, list[str]]()
+        world, groups = self.world, collections.defaultdict[Group, list[str]](list)
         for name, one in world.questions.items():
             applies = {"erag": True, "erag_facts": one.facts, "provenance": one.pages, GRADED: True}
             applies |= {annotator: of.applies(name) for annotator, of in self.outside.items()}
@@ -117,14 +120,13 @@ class Readings:
                 is_asked = annotator not in self.by_reader or name in world.read
                 if applies.get(annotator, one.score in SPANS) and is_asked:
                     key = self.names(name) if annotator in OF_READER else ("", "")
-                    groups.setdefault((*key, annotator), []).append(name)
-        labels = {
-            key: {pair: self._label(key[2], *pair) for pair in world.pairs if pair[0] in {*ids}}
-            for key, ids in groups.items()
-        }
-        # where the judge is not asked about a question, its labels are null
-        asked = {key: world.judged if key[2] == GRADED else ids for key, ids in groups.items()}
-        return {key: (asked[key], labels[key]) for key in groups}
+                    groups[*key, annotator].append(name)
+        labels = dict[Group, tuple[list[str], Labels]]()
+        for key, ids in groups.items():
+            of_pairs = {pair: self._label(key[2], *pair) for pair in world.pairs if pair[0] in {*ids}}
+            # where the judge is not asked about a question, its labels are null
+            labels[key] = world.judged if key[2] == GRADED else ids, of_pairs
+        return labels
 
     def _label(self, annotator: str, name: str, doc_id: str) -> float | None:
         world = self.world
