@@ -346,21 +346,3 @@ def test_graded_labels_without_a_threshold_are_not_exported_and_that_is_said(
     compare(tiny)
     assert not list((pathlib.Path(tiny.config.out) / "trec").glob("*.qrels"))
     assert "was not written: graded labels" in (pathlib.Path(tiny.config.out) / "report.md").read_text()
-
-
-def test_one_outside_function_is_enough_for_an_annotator(
-    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(tiny.folder))
-    (tiny.folder / "mine.py").write_text(
-        "import polars as pl\n"
-        "from erag_ray.annotators import Annotator\n"
-        "def long_text(evidence):\n"
-        "    texts = evidence.corpus.select('doc_id', label=(pl.col('text').str.len_chars() > 20).cast(pl.Float64))\n"
-        "    return evidence.pairs.join(texts, on='doc_id')\n"
-        "ANNOTATOR = Annotator(name='long', function=long_text, applies=lambda evidence: pl.lit(True), kind='binary')\n"
-    )
-    tiny = tiny.with_config(annotators=["mine:ANNOTATOR"])
-    make_tables(tiny)
-    assert table(tiny, LABELS)["annotator"].unique().to_list() == ["mine:ANNOTATOR"]
-    assert len(list((pathlib.Path(tiny.config.out) / "trec").glob("*-mine_ANNOTATOR.qrels"))) == 1

@@ -705,6 +705,7 @@ def test_the_examples_of_the_guides_run_as_they_stand(
         short = labels.filter(annotator="my_annotators:SHORT", query_id="q1")
         # their texts have 25, 39, 14 and 25 characters
         assert dict(short.select("doc_id", "label").rows()) == {"d1": 0.0, "d2": 0.0, "d11": 1.0, "d12": 0.0}
+        assert len([*pathlib.Path(tiny.config.out, "trec").glob("*-my_annotators_SHORT.qrels")]) == 1
     if "my_retrievers" in options:
         assert "shortest" in lists
     if "my_search" in options:

@@ -178,7 +178,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("has_vllm", "fake")
 def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) -> None:
-    model = make_model(config(folder))
+    model: Any = make_model(config(folder))
     assert isinstance(model, vllm.VllmModel)
     model.load()
     form = Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=8)
@@ -189,7 +189,8 @@ def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) 
     expected = [min(0.0, sum(logprob(id_).logprob for id_ in ids) + ends) for ids in prompt.answer_ids]
     assert response.logprobs == pytest.approx(expected)
     assert response.num_cached_prompt_tokens == 3
-    assert [part.next_ids for part in vllm_parts(model, prompt, 300)] == [
+    model.ends = lambda form: range(300)
+    assert [part.next_ids for part in model.engine_requests(prompt)] == [
         tuple(range(MAX_NEXT)),
         tuple(range(MAX_NEXT, 2 * MAX_NEXT)),
         tuple(range(2 * MAX_NEXT, 300)),
@@ -207,13 +208,6 @@ def test_a_request_that_vllm_gives_up_is_an_error(
     ((_, response),) = model.run([Request(Form(method="generate", prompt=PLAIN, max_new_tokens=8), "Who?")])
     assert (response.failure is None) == (reason in ("stop", "length"))
     assert response.failure is None or (response.failure.kind, response.text) == ("resource", None)
-
-
-def vllm_parts(model: Any, prompt: Any, num_ends: int) -> list[EngineRequest]:
-    """The parts of a prompt whose output has so many ends."""
-    model.ends = lambda form: range(num_ends)
-    found: list[EngineRequest] = model.engine_requests(prompt)
-    return found
 
 
 @pytest.mark.usefixtures("has_vllm", "fake")
