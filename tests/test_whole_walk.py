@@ -63,18 +63,14 @@ def test_the_walk_seals_every_table_and_writes_the_report(local_ray: None, tiny:
     assert (pathlib.Path(tiny.config.out) / "report.md").read_text().startswith("# ")
 
 
-def test_the_same_command_again_reads_nothing(again: Tiny, no_reader: None) -> None:
-    plan = make_tables(again)
-    assert work_of(plan) == {"pairs": (18, 18, 0), "no passages": (6, 6, 0), "lists": (13, 13, 0)}
-    assert num_reader_calls(again) == 0
-
-
 OTHER_SCORE = {"score": "token_f1", "measures": ["P", "nDCG"], "cutoffs": [2], "statistics": ["spearman_rho"]}
 
 
 # lists of one are pairs, which are there
-@pytest.mark.parametrize("changes", [OTHER_SCORE, {"end_to_end_depths": [1]}], ids=["score", "depth"])
-def test_another_score_measure_or_cut_off_and_a_shallower_depth_read_nothing(
+@pytest.mark.parametrize(
+    "changes", [{}, OTHER_SCORE, {"end_to_end_depths": [1]}], ids=["the same", "score", "depth"]
+)
+def test_the_same_again_another_score_measure_or_cut_off_and_a_shallower_depth_read_nothing(
     again: Tiny, no_reader: None, changes: dict[str, object]
 ) -> None:
     make_tables(other := again.with_config(**changes))
@@ -226,22 +222,21 @@ def test_a_model_gets_the_gpus_and_cpus_that_it_needs(
     assert (pool.size, pool.num_cpus, pool.num_gpus, pool.num_together) == expected
 
 
-def test_blocks_are_many_enough_for_all_readers_and_no_smaller_than_work_is_worth() -> None:
-    pool = Pool(size=8, num_cpus=4, num_gpus=1)
-    assert block_rows(JobConfig(), 100, pool, None) == 128
-    assert block_rows(JobConfig(), 96_000, pool, None) == 1000
-    assert block_rows(JobConfig(), 10**9, pool, None) == 4096
-    assert block_rows(JobConfig(rows_per_block=7), 10**9, pool, None) == 7
-
-
-def test_a_block_of_a_reader_whose_speed_is_known_takes_a_minute() -> None:
-    pool = Pool(size=8, num_cpus=4, num_gpus=1)
-    assert block_rows(JobConfig(), 10**9, pool, 400.0) == 24_000
-    assert block_rows(JobConfig(), 10**9, pool, 20.5) == 1230
-    # however slow it is, a batch wants some; however fast, a block lies in memory
-    assert block_rows(JobConfig(), 10**9, pool, 0.1) == 128
-    assert block_rows(JobConfig(), 10**9, pool, 1e6) == 32_768
-    assert block_rows(JobConfig(), 96_000, pool, 400.0) == 1000
+def test_blocks_are_many_enough_for_all_readers_and_take_a_minute_where_the_speed_is_known() -> None:
+    pool, many = Pool(size=8, num_cpus=4, num_gpus=1), 10**9
+    for num_rows, speed, expected in (
+        (100, None, 128),
+        (96_000, None, 1000),
+        (many, None, 4096),
+        (many, 400.0, 24_000),
+        (many, 20.5, 1230),
+        # however slow it is, a batch wants some; however fast, a block lies in memory
+        (many, 0.1, 128),
+        (many, 1e6, 32_768),
+        (96_000, 400.0, 1000),
+    ):
+        assert block_rows(JobConfig(), num_rows, pool, speed) == expected
+    assert block_rows(JobConfig(rows_per_block=7), many, pool, None) == 7
 
 
 def test_a_cluster_whose_machines_still_start_is_waited_for(
