@@ -124,15 +124,6 @@ def plan_on(
     return plan_pool(JobConfig(**changes), needs or Resources())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("cpus", "expected"), [(1, 0), (2, 0), (3, 1), (4, 2), (32, 30)])
-def test_on_one_node_without_gpus_one_reader_leaves_cpus_free(
-    monkeypatch: pytest.MonkeyPatch, cpus: int, expected: int
-) -> None:
-    pool = plan_on(monkeypatch, [{"CPU": cpus}])
-    assert (pool.size, pool.num_cpus, pool.num_gpus) == (1, expected, 0)
-    assert pool.num_threads >= 1
-
-
 @pytest.mark.parametrize(
     "nodes",
     [[(1, 0)], [(4, 0)], [(8, 2)], [(4, 0), (96, 8)], [(0, 0), (64, 0), (8, 4)], [(4, 3), (3, 0), (3, 1)]],
@@ -195,6 +186,11 @@ SMALL, LARGE = Resources(weight_bytes=242 << 20), Resources(weight_bytes=892 << 
 @pytest.mark.parametrize(
     ("nodes", "needs", "expected"),
     [
+        # without GPUs one reader leaves CPUs free
+        *(
+            ([{"CPU": cpus}], None, (1, num, 0.0, 1))
+            for cpus, num in ((1, 0), (2, 0), (3, 1), (4, 2), (32, 30))
+        ),
         # a model that needs no GPU leaves them alone
         ([{"CPU": 8, "GPU": 2}], Resources(num_gpus=0), (1, 6, 0.0, 1)),
         ([{"CPU": 8, "GPU": 2}], Resources(num_gpus=0, num_cpus=2), (1, 2, 0.0, 1)),
@@ -215,11 +211,12 @@ SMALL, LARGE = Resources(weight_bytes=242 << 20), Resources(weight_bytes=892 << 
 def test_a_model_gets_the_gpus_and_cpus_that_it_needs(
     monkeypatch: pytest.MonkeyPatch,
     nodes: list[dict[str, float]],
-    needs: Resources,
+    needs: Resources | None,
     expected: tuple[int, int, float, int],
 ) -> None:
     pool = plan_on(monkeypatch, nodes, needs)
     assert (pool.size, pool.num_cpus, pool.num_gpus, pool.num_together) == expected
+    assert pool.num_threads >= 1
 
 
 def test_blocks_are_many_enough_for_all_readers_and_take_a_minute_where_the_speed_is_known() -> None:
