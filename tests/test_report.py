@@ -105,10 +105,16 @@ NAMES = [
 ]  # fmt: skip
 
 
+# what GitHub makes links and notifications of, in the text that its Markdown shows
+LIVE = re.compile(r"(^|\W)@\w|\w@[\w-]+\.[a-z]|#\d|\bGH-\d|https?://|ftp://|\bwww\.|mailto:\w", re.IGNORECASE)
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_comes_out_as_it_went_in(name: str) -> None:
+def test_a_name_comes_out_as_it_went_in_links_nothing_and_notifies_nobody(name: str) -> None:
     made = report_texts.report_with(name)
-    text = markdown(made, location=name).replace(INVISIBLE, "")
+    source = markdown(made, location=name)
+    assert not LIVE.search(html.unescape(re.sub("<[^>]*>", "", rendered(source))))
+    text = source.replace(INVISIBLE, "")
     plain = " ".join(name.split())
     for rows in tables_of_text(text):
         assert len({len(row) for row in rows}) == 1
@@ -127,16 +133,7 @@ def test_a_name_comes_out_as_it_went_in(name: str) -> None:
     assert page.count(f"<li>Warning: {escaped}</li>") == 2
 
 
-# what GitHub makes links and notifications of, in the text that its Markdown shows
-LIVE = re.compile(r"(^|\W)@\w|\w@[\w-]+\.[a-z]|#\d|\bGH-\d|https?://|ftp://|\bwww\.|mailto:\w", re.IGNORECASE)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_links_nothing_and_notifies_nobody(name: str) -> None:
-    source = markdown(report_texts.report_with(name), location=name)
-    shown = html.unescape(re.sub("<[^>]*>", "", rendered(source)))
-    assert not LIVE.search(shown)
-    # measures have an @ and are no names
+def test_measures_have_an_at_and_are_no_names() -> None:
     assert "P@10 of utility@k." in markdown(report_texts.report_with("P@10 of utility@k."), location="")
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+import regex
 import xxhash
 
 SCORES = {"fever": "accuracy", "wow": "token_f1"}
@@ -124,15 +125,7 @@ def normal(text: str) -> str:
 @functools.cache
 def tokens(text: str) -> list[str]:
     """DPR's tokens (``qa_validation.py``), for scripts with spaces."""
-    found, word = list[str](), ""
-    for one in unicodedata.normalize("NFD", text).lower() + " ":
-        kind = unicodedata.category(one)[0]
-        if kind in "LNM":
-            word += one
-        else:
-            found += [word] * bool(word) + [one] * (kind not in "ZC")
-            word = ""
-    return found
+    return regex.findall(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]", unicodedata.normalize("NFD", text).lower())
 
 
 def _json_lines(path: str) -> list[dict[str, Any]]:
@@ -164,16 +157,14 @@ def _passages(path: str) -> list[dict[str, Any]]:
 
 
 def _run(path: str, depth: int, questions: dict[str, Question]) -> dict[str, list[tuple[str, float | None]]]:
-    lists: dict[str, list[tuple[Any, ...]]] = {}
+    lists = collections.defaultdict[str, list[tuple[Any, ...]]](list)
     if path.endswith(".parquet"):
         for row in pl.read_parquet(path).iter_rows(named=True):
-            lists.setdefault(row["query_id"], []).append((-row["rank"], row["doc_id"], row.get("score")))
+            lists[row["query_id"]].append((-row["rank"], row["doc_id"], row.get("score")))
     else:
         for line in pathlib.Path(path).read_text().splitlines():
             query_id, _, doc_id, _, score, *_ = line.split()
-            lists.setdefault(query_id, []).append((np.float32(score), doc_id, float(score)))
+            lists[query_id].append((np.float32(score), doc_id, float(score)))
     # equal scores: the larger id first, as trec_eval does
-    ordered = {
-        name: [row[1:] for row in sorted(rows, key=lambda row: row[:2])[::-1]] for name, rows in lists.items()
-    }
-    return {name: rows[:depth] for name, rows in ordered.items() if name in questions}
+    ordered = {name: sorted(lists[name], key=lambda row: row[:2], reverse=True)[:depth] for name in lists}
+    return {name: [row[1:] for row in rows] for name, rows in ordered.items() if name in questions}
