@@ -16,34 +16,42 @@ from erag_ray.inference.cluster.session import ray_session
 from erag_ray.support.errors import JobError
 
 ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
+SLOW = "The current node timed out during startup. This could happen because\n the GCS has become overloaded."
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """A Ray that does not let this process in."""
+def starts(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """A Ray whose first starts end with these errors; the arguments of each start."""
+    starts: list[dict[str, Any]] = []
 
-    def init(**_: object) -> None:
-        assert os.environ[ATTEMPTS] == "1"
-        raise request.param
+    def init(**arguments: Any) -> None:
+        starts.append({**arguments, ATTEMPTS: os.environ.get(ATTEMPTS)})
+        if len(starts) <= len(request.param):
+            raise request.param[len(starts) - 1]  # as Ray does
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.delenv(ATTEMPTS, raising=False)
+    for name in ("RAY_ADDRESS", ATTEMPTS):
+        monkeypatch.delenv(name, raising=False)
+    return starts
 
 
 @pytest.mark.parametrize(
-    ("failing", "may_want_token"),
+    ("starts", "may_want_token"),
     [
-        (ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379"), True),
-        (AuthenticationError("Token authentication is enabled but no authentication token was found"), True),
-        (ValueError("Invalid Ray address: 'http://127.0.0.1:8265'.\n  1. Unset RAY_ADDRESS"), False),
-        (RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.59.0"), False),
+        ([ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379")], True),
+        (
+            [AuthenticationError("Token authentication is enabled but no authentication token was found")],
+            True,
+        ),
+        ([ValueError("Invalid Ray address: 'http://127.0.0.1:8265'.\n  1. Unset RAY_ADDRESS")], False),
+        ([RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.59.0")], False),
     ],
-    indirect=["failing"],
+    indirect=["starts"],
     ids=["no connection", "no token", "address of the dashboard", "another version"],
 )
 def test_a_cluster_that_lets_nobody_in_is_one_line_that_leads_to_the_token_if_it_may_want_one(
-    failing: None, may_want_token: bool, monkeypatch: pytest.MonkeyPatch
+    starts: list[dict[str, Any]], may_want_token: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     expected = r"10\.0\.0\.1:6379: (Failed to connect|Token)|Invalid Ray address|Version mismatch"
@@ -55,29 +63,11 @@ def test_a_cluster_that_lets_nobody_in_is_one_line_that_leads_to_the_token_if_it
     assert hints == (may_want_token,) * 3
     assert may_want_token or "RAY_ADDRESS" in text
     assert "\n" not in text
+    assert {start[ATTEMPTS] for start in starts} == {"1"}
     assert ATTEMPTS not in os.environ
 
 
-SLOW = "The current node timed out during startup. This could happen because\n the GCS has become overloaded."
-
-
-@pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    """A Ray that does not start the first times; the arguments of each start."""
-    starts: list[dict[str, Any]] = []
-
-    def init(**arguments: Any) -> None:
-        starts.append(arguments)
-        if len(starts) <= request.param:
-            raise Exception(SLOW)  # as Ray does
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    return starts
-
-
-@pytest.mark.parametrize("starts", [1], indirect=True)
+@pytest.mark.parametrize("starts", [[Exception(SLOW)]], indirect=True)
 def test_a_ray_that_starts_slowly_is_started_once_more(
     starts: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,7 +79,7 @@ def test_a_ray_that_starts_slowly_is_started_once_more(
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("starts", [2], indirect=True)
+@pytest.mark.parametrize("starts", [[Exception(SLOW)] * 2], indirect=True)
 def test_a_ray_that_does_not_start_is_one_line_without_a_traceback(starts: list[dict[str, Any]]) -> None:
     expected = "did not start on this machine, tried twice: The current node"
     with pytest.raises(JobError, match=expected) as told, ray_session():
