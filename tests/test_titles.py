@@ -24,12 +24,6 @@ from erag_ray.prompts.request import Passage, Request
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore
 
 
-@pytest.fixture(scope="module")
-def folders(t5: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"), seed=8)
-    return {"fid": t5, "ipa": t5, "causal": causal}
-
-
 @pytest.fixture
 def real(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
     """The tiny comparison by a real reader, whose answers to some documents are the gold_answers."""
