@@ -39,11 +39,6 @@ CHAT = question_first_prompt(FAMILIES["question"])
 
 
 @pytest.fixture
-def folder(tmp_path: pathlib.Path) -> str:
-    return models.causal_folder(tmp_path / "causal")
-
-
-@pytest.fixture
 def has_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm, "installed_version", lambda: "0.32.0")
 
@@ -52,12 +47,12 @@ def config(folder: str, **keys: Any) -> ReaderConfig:
     return ReaderConfig(kind="vllm", model=folder, **keys)
 
 
-def test_without_the_package_it_says_what_to_install(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_says_what_to_install(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
         InputError, match=r"vllm needs the package vllm.*pip install 'erag-ray\[vllm\]'.*kind: causal"
     ):
-        make_model(config(folder))
+        make_model(config(llama))
 
 
 @pytest.mark.usefixtures("has_vllm")
@@ -74,20 +69,20 @@ def test_a_t5_a_gguf_file_and_a_chat_without_a_template_are_refused_with_what_to
 
 
 @pytest.mark.usefixtures("has_vllm")
-def test_its_prompts_are_those_of_the_causal_reader(folder: str) -> None:
+def test_its_prompts_are_those_of_the_causal_reader(llama: str) -> None:
     for prompt in (PLAIN, CHAT):
         form = Form(method="generate", prompt=prompt, max_new_tokens=8, max_prompt_tokens=200)
         requests = models.some_requests(form, 20, longest=120)
-        expected = make_model(ReaderConfig(kind="causal", model=folder)).render(requests)
-        assert make_model(config(folder)).render(requests) == expected
+        expected = make_model(ReaderConfig(kind="causal", model=llama)).render(requests)
+        assert make_model(config(llama)).render(requests) == expected
 
 
 @pytest.mark.usefixtures("has_vllm")
 def test_its_fingerprint_has_weights_precision_version_and_arguments_and_not_what_changes_its_speed(
-    folder: str, monkeypatch: pytest.MonkeyPatch
+    llama: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def identity(**keys: Any) -> dict[str, object]:
-        return make_model(config(folder, **keys)).fingerprint_fields()
+        return make_model(config(llama, **keys)).fingerprint_fields()
 
     base = identity()
     assert base["files"]
@@ -100,8 +95,8 @@ def test_its_fingerprint_has_weights_precision_version_and_arguments_and_not_wha
 
 
 @pytest.mark.usefixtures("has_vllm")
-def test_tensor_parallelism_asks_ray_for_gpus(folder: str) -> None:
-    assert make_model(config(folder, tensor_parallel_size=4)).resources().num_gpus == 4
+def test_tensor_parallelism_asks_ray_for_gpus(llama: str) -> None:
+    assert make_model(config(llama, tensor_parallel_size=4)).resources().num_gpus == 4
     pool = Pool(size=1, num_cpus=8, num_gpus=4)
     assert pool.described([{"GPU": 8.0}]) == "readers: 1, each on 4 GPUs of 8, 4 idle, 8 CPU threads each"
     assert process_environment(4) == {}
@@ -116,10 +111,10 @@ def test_arguments_that_have_a_key_or_would_run_code_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("has_vllm")
-def test_the_engine_gets_the_keys_of_the_config(folder: str) -> None:
+def test_the_engine_gets_the_keys_of_the_config(llama: str) -> None:
     keys = {"batch_size": 7, "batch_tokens": 99, "engine_args": {"quantization": "fp8", "max_model_len": 128}}
-    found = arguments_of(config(folder, dtype="bfloat16", **keys), folder, 128, 1.0)
-    wanted = {"model": folder, "dtype": "bfloat16", "max_num_seqs": 7, "max_num_batched_tokens": 99}
+    found = arguments_of(config(llama, dtype="bfloat16", **keys), llama, 128, 1.0)
+    wanted = {"model": llama, "dtype": "bfloat16", "max_num_seqs": 7, "max_num_batched_tokens": 99}
     assert found.items() >= {**wanted, "quantization": "fp8", "max_model_len": 128}.items()
     assert found["kv_cache_memory_bytes"] > 0
 
@@ -177,8 +172,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("has_vllm", "fake")
-def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) -> None:
-    model: Any = make_model(config(folder))
+def test_answers_are_scored_with_their_ends_however_many_there_are(llama: str) -> None:
+    model: Any = make_model(config(llama))
     assert isinstance(model, vllm.VllmModel)
     model.load()
     form = Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=8)
@@ -200,10 +195,10 @@ def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) 
 @pytest.mark.usefixtures("has_vllm", "fake")
 @pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])
 def test_a_request_that_vllm_gives_up_is_an_error(
-    folder: str, monkeypatch: pytest.MonkeyPatch, reason: str
+    llama: str, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     monkeypatch.setattr(FakeEngine, "finish_reason", reason)
-    model = make_model(config(folder))
+    model = make_model(config(llama))
     model.load()
     ((_, response),) = model.run([Request(Form(method="generate", prompt=PLAIN, max_new_tokens=8), "Who?")])
     assert (response.failure is None) == (reason in ("stop", "length"))
@@ -212,19 +207,19 @@ def test_a_request_that_vllm_gives_up_is_an_error(
 
 @pytest.mark.usefixtures("has_vllm", "fake")
 def test_where_memory_for_keys_and_values_is_missing_the_message_names_the_key(
-    folder: str, monkeypatch: pytest.MonkeyPatch
+    llama: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(**arguments: Any) -> None:
         raise ValueError("Available memory on node 0 (2.58 GiB) is less. Decrease --kv-cache-memory-bytes.")
 
     monkeypatch.setattr(sys.modules["vllm"], "LLM", fail)
     with pytest.raises(JobError, match=r"cannot load.*\(2\.58 GiB\).*engine_args: \{kv_cache_memory_bytes: "):
-        Engine(config(folder), folder, 100, 1.0)
+        Engine(config(llama), llama, 100, 1.0)
 
 
 @pytest.mark.usefixtures("has_vllm", "fake")
-def test_next_tokens_are_scored_once_each(folder: str) -> None:
-    model = make_model(config(folder))
+def test_next_tokens_are_scored_once_each(llama: str) -> None:
+    model = make_model(config(llama))
     model.load()
     form = Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=1, next_token=True)
     request = Request(form, "Who?", (), ("A", "B", "A", "the lighthouse"))
@@ -236,10 +231,10 @@ def test_next_tokens_are_scored_once_each(folder: str) -> None:
 
 @pytest.mark.usefixtures("has_vllm", "fake")
 def test_requests_are_fed_as_the_engine_has_room_and_dropped_when_nobody_waits(
-    folder: str, monkeypatch: pytest.MonkeyPatch
+    llama: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("erag_ray.models.vllm.engine.MAX_WAITING", 4)
-    engine = Engine(config(folder), folder, 100, 1.0)
+    engine = Engine(config(llama), llama, 100, 1.0)
     parts = ((number, EngineRequest((number,))) for number in range(50))
     answers = engine.run(parts)
     assert next(answers)[0] == 3
@@ -267,9 +262,9 @@ class FakeChild(FakeEngine):
 
 
 @pytest.mark.usefixtures("has_vllm", "fake")
-def test_an_engine_whose_process_has_ended_is_lost(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_whose_process_has_ended_is_lost(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["vllm"], "LLM", FakeChild)
-    model = make_model(config(folder, engine_process="child"))
+    model = make_model(config(llama, engine_process="child"))
     model.load()
     with pytest.raises(EngineLost, match="vLLM's process has ended"):
         list(model.run([Request(Form(method="generate", prompt=PLAIN, max_new_tokens=8), "Who?")]))
@@ -300,10 +295,10 @@ def test_a_killed_process_takes_its_children(tmp_path: pathlib.Path, while_start
 
 @pytest.mark.usefixtures("has_vllm", "fake")
 def test_the_benchmark_has_both_sides_of_each_round_and_every_order(
-    folder: str, tmp_path: pathlib.Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    llama: str, tmp_path: pathlib.Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark, "in_own_process", benchmark.in_this_process)
-    job_command(dataclasses.replace(tiny.config, reader=config(folder)), tmp_path)
+    job_command(dataclasses.replace(tiny.config, reader=config(llama)), tmp_path)
     keys: dict[str, Any] = {"job": str(tmp_path / "config.yaml"), "run": "good", "num_questions": 6}
     own = BenchmarkConfig(parts=["vllm"], repeats=2, out=str(tmp_path / "out"), **keys)
     table = benchmark.run_all(own, lambda line: None)
