@@ -1,7 +1,5 @@
 """Fixtures that several rooms' tests share; the data of the tiny comparison stand in `tiny`."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import logging

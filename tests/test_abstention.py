@@ -1,7 +1,5 @@
 """Abstention: its prompt, its probability against transformers, and what annotators and measures make of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

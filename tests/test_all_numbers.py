@@ -5,8 +5,6 @@ again by ``ERAG_RAY_DIGESTS=write`` in the environment of this test; a commit th
 Floats count to nine significant digits: sums in another order differ beyond them from CPU to CPU.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What every analysis owes by its contract: it reads what it declares, shows odd tables, and fails alone."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import pathlib

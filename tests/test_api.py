@@ -1,7 +1,5 @@
 """The interface of Python: the same numbers as the job, functions as readers, and what is wrong with the data."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """Not asked is not 0: sealed tables against the oracle, where reader and judge are asked about samples."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import random

@@ -1,7 +1,5 @@
 """COSTS over all attempts of a job, killed ones included; and disks with too little free space."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import shutil

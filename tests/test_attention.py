@@ -1,7 +1,5 @@
 """Attention of segments, in every way that it is done, against the formula."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

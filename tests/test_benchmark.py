@@ -1,7 +1,5 @@
 """The benchmark measures what it says, in small: rows, peers, and that generated text is as it should be."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """What is refused before anything is read or overwritten: readers, names, places, and code of the user's own."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Two jobs and one output folder."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """The cluster files: valid for the pinned Ray, and what its validator does not look at. Needs no cloud."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import tomllib

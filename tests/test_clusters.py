@@ -1,7 +1,5 @@
 """Questions that belong together: intervals and tests of whole clusters, against repeated questions and simulations."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

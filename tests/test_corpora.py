@@ -1,7 +1,5 @@
 """Runs that search several corpora: equal ids stay apart, numbers stay the same, no ideal is over the pool of all."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Credit inside the list through the whole path: lists that are asked, tables that follow, what the report shows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

@@ -3,8 +3,6 @@
 The worker has a network namespace, which a bridge joins to the head's; it takes root and the command ``ip``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Files that are not as they were written: a damaged manifest, a torn Parquet file. Told in a line, or made anew."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Which score a job takes: by the dataset, the reader, the language, and what the config names."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

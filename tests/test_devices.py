@@ -1,7 +1,5 @@
 """The device of a process: precision of its products, and its name on what it made."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Iterator
 

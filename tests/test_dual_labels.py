@@ -1,7 +1,5 @@
 """Dual labels: KLUE-MRC's own form, pages in several forms, both labels, and the table."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """The core without one of its extras, and with one that cannot be imported: in a copy of the package."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

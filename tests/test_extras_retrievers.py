@@ -3,8 +3,6 @@
 Needs the extra ``retrievers`` (``make test-extras``).
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import pathlib
 import re

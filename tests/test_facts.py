@@ -1,7 +1,5 @@
 """Several facts: their labels, Coverage and alpha-nDCG, by hand, by brute force and through a whole comparison."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What goes wrong while reading, and what is left: memory that runs out, processes that end, errors read again."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Figures: their data against plain Python, and what a viewer gets of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

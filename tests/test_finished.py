@@ -1,7 +1,5 @@
 """A second start of a finished job: nothing to do, unless something that a result depends on has changed."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import os

@@ -1,7 +1,5 @@
 """A disk that is full: a small one in memory, which takes root. The job ends with one message; with room it goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """Damaged files through a job's first step, pages into a corpus, and damaged configs: sealed tables or one message."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """jobs/gate.py: exit codes and comment of a finished comparison, what differs, and what is refused by name."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """Outputs that exist: the same numbers as by asking, asked only where they are missing, and what is wrong with them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pathlib

@@ -3,8 +3,6 @@
 Run: make test-gpu
 """
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """GPUs that Ray assigns: work never falls back to a CPU unnoticed, and processes without GPUs see none."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Datasets of the real library: saved to disk, and folders of Parquet or JSON Lines, through the loader of a job."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading in this process, without Ray; its settings stay."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Products of bytes: exactly those of the quantized numbers, row by row, and close to those of the floats."""
 
-from __future__ import annotations
-
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

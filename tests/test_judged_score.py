@@ -5,8 +5,6 @@ the test's process, whose word on each (question, gold answers, output) is a fun
 oracle knows every label, every end-to-end score and every count.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """jobs/export.py: labels of a finished job as a dataset with a card, and training data, on the tiny comparison."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """What every model keeps: batches change nothing, every request once, counts, fingerprints, the fake."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

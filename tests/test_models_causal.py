@@ -1,7 +1,5 @@
 """Decoder-only models: what ends an output, chat templates, prompts that share their start, odd tokenizers."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import json

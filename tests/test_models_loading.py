@@ -1,7 +1,5 @@
 """Where models come from, and what is refused before weights are read."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import shutil

@@ -1,7 +1,5 @@
 """Batches as large as memory has room for, and what happens where it had not: outputs stay, one request alone fails."""
 
-from __future__ import annotations
-
 import ctypes
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """A cluster of three nodes on this machine: what is lost, repeated and read again when parts of it end."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import random

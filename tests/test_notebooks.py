@@ -1,7 +1,5 @@
 """What is in notebooks/ goes from a finished job's tables to what it shows."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

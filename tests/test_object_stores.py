@@ -1,7 +1,5 @@
 """Every input, the output and the store in an S3: the same as on a disk, and what is told when it cannot be had."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json

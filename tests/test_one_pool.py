@@ -1,7 +1,5 @@
 """One model, whatever is asked of it: it is loaded once in each actor, and passages are encoded once for all kinds."""
 
-from __future__ import annotations
-
 import pathlib
 import uuid
 

@@ -1,7 +1,5 @@
 """What a reader writes: shares of odd outputs counted by hand, and the warnings about them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

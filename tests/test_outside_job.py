@@ -1,7 +1,5 @@
 """Jobs whose retrievers are objects, functions or a service: their runs, what makes them anew, and what is wrong."""
 
-from __future__ import annotations
-
 import base64
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """Jobs replace and delete files of their own only, in a folder that is marked as theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """What the page is made of: records of questions, what its files hold, and what cannot get out of them."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The page in a real browser, opened from disk: what is seen, clicked, linked and printed, and that nothing leaves."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import shutil

@@ -1,7 +1,5 @@
 """The papers' tables and figures, from finished jobs."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import pathlib

@@ -1,7 +1,5 @@
 """Readers that wait for CPUs or GPUs are named with what they need and what the nodes have, and not for ever."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

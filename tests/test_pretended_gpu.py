@@ -1,7 +1,5 @@
 """Every model on a pretended GPU: outputs, devices, waits, kernels, attention, and memory that runs out."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import pathlib

@@ -1,7 +1,5 @@
 """Stages that take long are named, quick ones are not."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -1,7 +1,5 @@
 """reader_queries and auxiliary: the reader answers a sample of the questions, a cheap label predicts the others."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 

@@ -1,7 +1,5 @@
 """Several readers on one set of runs: interactions, orders and labels by hand, the report, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import pathlib

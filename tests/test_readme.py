@@ -5,8 +5,6 @@ of worlds and benchmarks. Commands of other tools (pip, make, ray up, kubectl) a
 what CI and `tests/test_submission.py` call.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -3,8 +3,6 @@
 Run: make test-vllm
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import random

@@ -1,7 +1,5 @@
 """A sample of requests asked again: what has changed is counted."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """A dry run: what it says, and what it leaves alone."""
 
-from __future__ import annotations
-
 import pathlib
 
 import polars as pl

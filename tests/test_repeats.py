@@ -1,7 +1,5 @@
 """Answers that are asked for several times: the means over them, their spread, and what is said of greedy readers."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """What a reader of the report sees: the figures that belong there, and nothing that a name could smuggle in."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import io

@@ -1,7 +1,5 @@
 """The report made again from a finished folder: whole, with tables that are missing or changed, and of odd results."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import pathlib

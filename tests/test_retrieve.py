@@ -1,7 +1,5 @@
 """Ranked lists: BM25's scores against the formula, ties, words, and the files and seals that the job makes of them."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

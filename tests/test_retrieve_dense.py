@@ -1,7 +1,5 @@
 """Encoders used as their authors use them; dense, fused and reranked runs; what is wrong with a model is named."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import shutil

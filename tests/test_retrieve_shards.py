@@ -1,7 +1,5 @@
 """Lists do not depend on how an index is cut: shards, parts, repeated passages, rounding on the way."""
 
-from __future__ import annotations
-
 import math
 import pathlib
 from collections.abc import Sequence

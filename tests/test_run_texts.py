@@ -1,7 +1,5 @@
 """A comparison whose runs bring their texts: no passage file, the same numbers, latencies beside utility."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

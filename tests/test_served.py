@@ -1,7 +1,5 @@
 """Models behind servers: what is asked how often, what becomes of each fault, and what a job says and keeps."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

@@ -1,7 +1,5 @@
 """Servers that do one odd thing: no paid answer is lost, budgets hold, and no wait is without end."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gzip

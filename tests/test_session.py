@@ -1,7 +1,5 @@
 """Starting a Ray, and connecting to one: what keeps a job out of it is one line that says what to do."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

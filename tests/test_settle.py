@@ -1,7 +1,5 @@
 """jobs/settle.py: a sample is read, look by look, until one knows which run is better; and no reading more."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

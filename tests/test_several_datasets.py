@@ -1,7 +1,5 @@
 """Questions, claims and dialogue in one comparison, from retrieval to the paper's Table 1."""
 
-from __future__ import annotations
-
 import io
 import pathlib
 

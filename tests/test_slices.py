@@ -1,7 +1,5 @@
 """Slices of the questions: their values, and means, comparisons and cells by slice, against other ways to them."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

@@ -1,7 +1,5 @@
 """What a second start makes anew: what has changed, and nothing else; and it is the same as made from nothing."""
 
-from __future__ import annotations
-
 import importlib
 import pathlib
 import sys

@@ -1,7 +1,5 @@
 """The main job in a process of its own, what befalls it, and the same command again: nothing lost, nothing repeated."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib

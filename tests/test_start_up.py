@@ -1,7 +1,5 @@
 """What a job answers before it imports anything heavy: its help, a wrong command line, a wrong file."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

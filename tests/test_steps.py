@@ -1,7 +1,5 @@
 """The steps: bad input ends in one message before a model loads; what is merely odd is counted; exports; seals."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

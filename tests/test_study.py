@@ -1,7 +1,5 @@
 """The study of labels: made runs are what they are said to be, its agreement is scipy's, its page stands."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

@@ -4,8 +4,6 @@ The Ray wants a token, as one does by default where a local job has run before.
 
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

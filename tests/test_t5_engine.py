@@ -1,7 +1,5 @@
 """The engine against transformers' own encoder and `generate`, over kinds of T5, batches, windows and orders."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pathlib

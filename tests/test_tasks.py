@@ -1,7 +1,5 @@
 """A pool of actors does numbered tasks, and gives up on one that ends its process again and again."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 

@@ -1,7 +1,5 @@
 """SIGTERM and Ctrl-C: a job closes what it has opened, says one line and ends with the code of the signal."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Titles of passages that the reader is not shown: in no request but the judge's, and in responses of their own."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from typing import Any

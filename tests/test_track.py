@@ -1,7 +1,5 @@
 """A finished job as a run of a tracker: what is logged, what is refused before anything is read, and what fails."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

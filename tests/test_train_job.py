@@ -1,7 +1,5 @@
 """jobs/train.py on a small local Ray: from files to a reader, by one worker and by two."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import runpy

@@ -1,7 +1,5 @@
 """Training: going on after a kill, several workers, micro-batches, what is kept and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import json

@@ -1,7 +1,5 @@
 """Code of the user's own: what it raises concerns one request, one output or the job, and is told in one line."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

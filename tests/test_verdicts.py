@@ -1,7 +1,5 @@
 """People's verdicts: kappa and alpha against published values, means corrected by them, and wrong files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pathlib

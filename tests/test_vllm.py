@@ -1,7 +1,5 @@
 """The vllm reader without vLLM: what it refuses, what it asks for, and what it makes of answers."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import multiprocessing

@@ -1,7 +1,5 @@
 """The examples of erag_ray/ADDING.md: applied as written to a copy of the package, and run."""
 
-from __future__ import annotations
-
 import ast
 import os
 import pathlib

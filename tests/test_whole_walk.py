@@ -1,7 +1,5 @@
 """From raw files to the report on a real Ray: what is read, what is not read again, and what a crash costs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """Token ids by cached words equal those of the tokenizer on whole texts."""
 
-from __future__ import annotations
-
 import io
 import pathlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a wrong command line is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from erag_ray.config.command_line.parsing import parse

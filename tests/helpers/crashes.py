@@ -1,7 +1,5 @@
 """A comparison large enough to be interrupted, and what tests of crashes share."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Readers that echo, for jobs whose processes find this folder: ``echoing:Slow``. Option ``folder``: of their files."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

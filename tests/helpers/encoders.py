@@ -1,7 +1,5 @@
 """Tiny random encoders in real Hugging Face folders, and what they give, worked out without sentence-transformers."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

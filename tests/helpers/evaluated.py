@@ -1,7 +1,5 @@
 """Labels, runs and end-to-end scores small enough to work out by hand, and what evaluation makes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Models that fail, for jobs whose processes find this folder: they are named as ``failing:Small``."""
 
-from __future__ import annotations
-
 import pathlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence

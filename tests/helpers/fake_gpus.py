@@ -3,8 +3,6 @@
 A program of its own, as the tests' own Ray has no GPUs. Run: python tests/fake_gpus.py FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Small valid files of every form, and readers of each that check the tables they get."""
 
-from __future__ import annotations
-
 import io
 import json
 import pathlib

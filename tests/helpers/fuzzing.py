@@ -3,8 +3,6 @@
 `ERAG_RAY_FUZZ` says how many examples each test tries; without it few, and always the same ones.
 """
 
-from __future__ import annotations
-
 import copy
 import gzip
 import json

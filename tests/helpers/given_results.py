@@ -1,7 +1,5 @@
 """Results of given tables, and what a report shows of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

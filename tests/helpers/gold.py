@@ -1,7 +1,5 @@
 """PROVENANCE of a few questions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import polars as pl

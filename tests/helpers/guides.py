@@ -1,7 +1,5 @@
 """The Markdown guides of the project: their blocks of code, the commands in them, their sections, anchors and links."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 import re

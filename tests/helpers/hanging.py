@@ -1,7 +1,5 @@
 """A model that hangs, for jobs whose processes find this folder: it is named as ``hanging:Hangs``."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Packages that take long to import, and programs that begin without some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from erag_ray.support.registry import OF_MODELS

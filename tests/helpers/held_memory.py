@@ -1,7 +1,5 @@
 """A meter of the memory that tensors hold: the most at one time while some work runs, whatever the device."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any

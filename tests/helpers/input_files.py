@@ -1,7 +1,5 @@
 """Files of lines, and records of questions and predictions in their common forms."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 from collections.abc import Callable

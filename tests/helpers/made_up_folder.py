@@ -1,7 +1,5 @@
 """A finished folder of any size, made up, and small reports of it, some of them hostile."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An OpenAI-compatible server in a thread of the test's process that misbehaves as it is told, and counts requests."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Tiny random models in real Hugging Face folders: real loading, tokenising and decoding in milliseconds."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import random

@@ -1,7 +1,5 @@
 """A small S3 for tests, in this process: what Arrow asks of one, with credentials, throttling and nothing on disk."""
 
-from __future__ import annotations
-
 import contextlib
 import email.utils
 import http.server

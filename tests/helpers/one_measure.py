@@ -1,7 +1,5 @@
 """One measure of lists at one cut-off."""
 
-from __future__ import annotations
-
 from erag_ray.measures.lists import Floats, Lists, compute_all
 
 

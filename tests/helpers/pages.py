@@ -1,7 +1,5 @@
 """Pages of KILT's knowledge source."""
 
-from __future__ import annotations
-
 import json
 
 from erag_ray.data.passages.splitters import Page

@@ -1,7 +1,5 @@
 """Naive paired tests: all flips one by one, and Holm over distinct columns, to compare the package with."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

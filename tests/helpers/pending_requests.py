@@ -1,7 +1,5 @@
 """Requests for a pool, as PENDING, and the job that answers them."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Iterator, Sequence
 

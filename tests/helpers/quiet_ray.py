@@ -1,7 +1,5 @@
 """The environment of a Ray that starts fast and says nothing, for tests."""
 
-from __future__ import annotations
-
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -1,7 +1,5 @@
 """Passages from texts, and lists as text."""
 
-from __future__ import annotations
-
 import tempfile
 import types
 from collections.abc import Mapping, Sequence

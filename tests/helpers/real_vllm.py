@@ -1,7 +1,5 @@
 """What the tests of vLLM run on: a small real model as a plain folder, a real server, and a comparison of 200 pairs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Reports of given tables, and what is printed of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from collections.abc import Sequence

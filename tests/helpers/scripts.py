@@ -1,7 +1,5 @@
 """Scripts outside the package as modules, and Python in processes of its own."""
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 import subprocess

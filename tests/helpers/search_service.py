@@ -1,7 +1,5 @@
 """A small search service in a thread of the test's process: answers from a list, and fails on demand."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json

@@ -1,7 +1,5 @@
 """Jobs whose reader is behind a server of the tests."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A comparison of three datasets."""
 
-from __future__ import annotations
-
 import pathlib
 
 from tiny import PASSAGES, QUESTIONS, Tiny, config_of, kilt_line, passage_line, write_tiny

@@ -1,7 +1,5 @@
 """Questions about towns; the echo reader answers with a passage's title, so a run is right where it has the answer."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Mapping
 

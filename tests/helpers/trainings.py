@@ -1,7 +1,5 @@
 """Tiny trainings: a made-up file of questions with passages, and a T5 of 30,000 weights that learns from it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """A job on a Ray of two nodes."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from typing import Any

@@ -1,7 +1,5 @@
 """CELLS and what follows from them: shares, complements; slices by closed-book answers."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ p-values must agree to the last digits. Tests of differences are counted over al
 many: what follows is `About` right.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import itertools

@@ -4,8 +4,6 @@ It starts from the files that the config names and from the cached responses, an
 difference names table, key, and both values.
 """
 
-from __future__ import annotations
-
 import math
 import pathlib
 from collections.abc import Iterator, Mapping

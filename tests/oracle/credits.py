@@ -1,7 +1,5 @@
 """CREDITS, CREDIT_AGREEMENT and CREDIT_SHARES of lists of few documents, by all their subsets."""
 
-from __future__ import annotations
-
 import collections
 import copy
 import itertools

@@ -1,7 +1,5 @@
 """Original files -> questions, passages and ranked lists."""
 
-from __future__ import annotations
-
 import collections
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Ranked lists and their labels -> every measure of every list, by the definitions of trec_eval and of KILT."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import math

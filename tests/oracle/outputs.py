@@ -1,7 +1,5 @@
 """OUTPUTS, COMMON_OUTPUTS, REPEAT_SPREADS, the requests and their costs."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Requests that must exist, their cached responses, and what follows of each response alone: scores and labels."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 import math

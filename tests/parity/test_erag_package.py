@@ -3,8 +3,6 @@
 The reader is a toy: its output is the document it was given, so a document's label is written in its text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

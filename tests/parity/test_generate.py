@@ -1,7 +1,5 @@
 """Models against transformers' own `generate`, one request at a time on the whole prompt as one string."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Scores and contains_answer rules against outside implementations and published numbers."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

@@ -1,7 +1,5 @@
 """Agreement against scipy: values, p-values, resamples written out, intervals; ceilings by trying every order."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Measures against trec_eval (pytrec_eval) on random lists: short, empty, without a useful document, pooled."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from one_measure import compute

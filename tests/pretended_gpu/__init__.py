@@ -4,8 +4,6 @@ Tensors say that they are on ``cuda:0``, so the package takes the branches that 
 the CPU, so results can be compared. Times are those of the CPU and say nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 After ``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`` and ``attention.cpp`` of PyTorch 2.13.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """The device guard without which torch's build for CPUs takes no tensor that says it is on a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import pathlib
 import shutil

@@ -1,7 +1,5 @@
 """A dispatch mode that runs operations on `GpuTensor` as one GPU would take them: checks, counts, memory."""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 import weakref

@@ -1,7 +1,5 @@
 """Agreement: worked examples, what is undefined and says so, and intervals from given resamples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,8 +1,6 @@
 """Annotators: a small world by hand, the places where the two contains-answer rules differ, and the guards."""
 # ruff: noqa: RUF001 (signs that look like others are what is tested)
 
-from __future__ import annotations
-
 import random
 import unicodedata
 from dataclasses import replace

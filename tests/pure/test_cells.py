@@ -1,7 +1,5 @@
 """The eight cells, their shares, and complements of runs, against plain Python over dictionaries."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """Compiled loops: compiled once however many threads come first, and wherever the code runs."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """One YAML file and the command line -> a job's config, or exit code 2 and a message that names the key."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 

@@ -1,7 +1,5 @@
 """A value of a wrong type is one message that names its key, whether YAML, the command line or Python gives it."""
 
-from __future__ import annotations
-
 import dataclasses
 import operator
 import pathlib

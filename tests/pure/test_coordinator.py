@@ -1,7 +1,5 @@
 """Shares of ``max_cost`` among actors, and what a stopped job waits for."""
 
-from __future__ import annotations
-
 import pytest
 
 from erag_ray.inference import coordinator as coordinator_module

@@ -1,7 +1,5 @@
 """Pages of a knowledge source become passages: the rules by hand, the seal, and what is wrong by file, line and id."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import importlib.util

@@ -1,7 +1,5 @@
 """Credits and orders: their lists and values against the definitions, and their tables against other ways to them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

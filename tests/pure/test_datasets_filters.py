@@ -1,7 +1,5 @@
 """Only the questions whose records hold the given values; a condition that nothing can meet is an error."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

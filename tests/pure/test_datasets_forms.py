@@ -1,7 +1,5 @@
 """Common forms of questions, passages and qrels are read by every door, or named in one message; guesses are said."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """Digests of large files: hashed once on a machine, again after any change."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import time

@@ -1,7 +1,5 @@
 """Evaluation on tables small enough to do the sums by eye."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction

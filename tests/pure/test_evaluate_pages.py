@@ -1,7 +1,5 @@
 """KILT's page measures and hits, by hand."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 import ranked_lists

@@ -3,8 +3,6 @@
 What each form must give is by hand in the tests of the loaders; here no damage may end in an exception.
 """
 
-from __future__ import annotations
-
 import pytest
 from fuzz_forms import LINES, OBJECTS, TEXTS, check
 from fuzzing import as_json, as_lines, damaged, odd_records, tried

@@ -1,7 +1,5 @@
 """Parquet files of passages, runs and pages, columns of any type: tables that conform, or messages."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import io

@@ -1,7 +1,5 @@
 """How likely the gold answers are, and what documents gain: against a model's own numbers, by hand, in a job."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The gate's decisions from paired differences, against plain numpy and scipy."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

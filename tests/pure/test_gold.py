@@ -1,7 +1,5 @@
 """Gold pages and documents in whole jobs: what no run found, what has no page, what an annotator cannot label."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """The Markdown guides: links resolve, paths exist, tables are complete, the README is short."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import posixpath

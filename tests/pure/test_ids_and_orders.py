@@ -1,7 +1,5 @@
 """The same lists by every door: ids, keys, orders and numbering follow one rule, or are refused by the same words."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import types

@@ -1,7 +1,5 @@
 """Every YAML file of ``jobs/`` gives a job the values that it had: by digest, made again as those of the tables are."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

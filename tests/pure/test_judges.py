@@ -1,7 +1,5 @@
 """Judges of relevance: probabilities against the model's own, grades as written, labels, and a job that asks one."""
 
-from __future__ import annotations
-
 import math
 import pathlib
 from typing import Any

@@ -1,7 +1,5 @@
 """The leaderboard: what stands first on the console and on the page, and what it says of each run."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages reach a user of the command line on standard error, and a Python program by logging."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Secrets of a config: no form of a key is in a message, a traceback or an answer, and nothing else is changed."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

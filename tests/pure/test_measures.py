@@ -1,7 +1,5 @@
 """Measures, on lists short enough to work out by hand."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import numpy as np

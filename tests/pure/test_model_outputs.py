@@ -1,7 +1,5 @@
 """The answer in a model's text, and what a server's reply is: one table of cases each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

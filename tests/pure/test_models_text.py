@@ -1,7 +1,5 @@
 """What models do with text: control tokens written in it stay text, long text is cut by rule and counted."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models and kinds of question from outside the package: written once, they work with all that is inside it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import pathlib

@@ -1,7 +1,5 @@
 """Retrievers as they are, by objects that have the methods of the libraries: documents, ids, retries, what is kept."""
 
-from __future__ import annotations
-
 import pathlib
 import types
 import uuid

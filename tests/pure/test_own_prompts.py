@@ -1,7 +1,5 @@
 """Prompts of the user's own: what they become, what they change, and what is said of those that are wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """Sign tests and sign flips of paired differences, and intervals that agree with them; against scipy and by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

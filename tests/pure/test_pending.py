@@ -1,7 +1,5 @@
 """From ranked lists to what models are asked, each distinct request once."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import polars as pl

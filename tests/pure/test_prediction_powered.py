@@ -1,7 +1,5 @@
 """Prediction-powered values: right in expectation whatever the auxiliary label is, and narrower where it is good."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import Any

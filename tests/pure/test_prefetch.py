@@ -1,7 +1,5 @@
 """Items made one ahead in a thread."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

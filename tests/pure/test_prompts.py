@@ -1,7 +1,5 @@
 """What a model is shown, piece by piece, and what of it is kept where room is short."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Qrels in MTEB's forms give what BEIR's text gives; what is wrong in them is named with its row."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pathlib

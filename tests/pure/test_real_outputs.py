@@ -4,8 +4,6 @@ The folder ``real_outputs`` of the public data has the outputs and, in ``expecte
 other code. The worked lists of UDCG are written out here and always run.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

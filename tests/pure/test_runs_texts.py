@@ -1,7 +1,5 @@
 """Lists that bring their texts and latencies: both formats, ids of texts, and CORPUS beside passage files."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

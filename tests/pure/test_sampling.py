@@ -1,7 +1,5 @@
 """A sample of the readings gives, in expectation, what all of them give; looking often finds nothing that is not."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables at the door of a room, the message for bad input, and names in a config."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

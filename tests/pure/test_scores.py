@@ -1,7 +1,5 @@
 """Scores: every rule of KILT's evaluation worked by hand, the guards of a job, and properties."""
 
-from __future__ import annotations
-
 import fractions
 import itertools
 import math

@@ -1,8 +1,6 @@
 """Scores for readers that answer in sentences, and the forms of texts in other languages."""
 # ruff: noqa: RUF001 (characters that look like others are what is tested)
 
-from __future__ import annotations
-
 import math
 import re
 import string

@@ -1,7 +1,5 @@
 """Sealed tables and the open store of responses, on disk and on something like an object store."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Outputs of a submitted job: refused where they would lie in Ray's copy of the source tree. Needs no Ray cluster."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import runpy

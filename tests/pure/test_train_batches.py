@@ -1,7 +1,5 @@
 """Crops, curriculum, micro-batches and the tokenizer of a model from scratch."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 

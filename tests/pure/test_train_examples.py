@@ -1,7 +1,5 @@
 """Training files -> examples: what is read, what is noted, what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """A new model: what its encoder notes of matches, and how its attention copies, finds equal tokens and neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

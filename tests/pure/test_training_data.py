@@ -1,7 +1,5 @@
 """Training data for retrievers: splits without leaks, and rows as a brute-force oracle makes them of the tables."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

@@ -1,7 +1,5 @@
 """The verdict: what it says for settled, unsettled and odd comparisons, against tables computed from columns."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping, Sequence

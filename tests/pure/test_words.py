@@ -1,7 +1,5 @@
 """The words of identifiers and of the first words of docstrings: those of the field, and no private dialect."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """The generated world: the same by seed, true to its own facts, hard where it says so, and in KILT's formats."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
