@@ -1,4 +1,4 @@
-"""Every sealed table of five small jobs is what the oracle computes, and what it was: by digest, with report and page.
+"""Every sealed table of six small jobs is what the oracle computes, and what it was: by digest, with report and page.
 
 A change of any number, order or text in them fails here, whether it was meant or not. The file of digests is made
 again by ``ERAG_RAY_DIGESTS=write`` in the environment of this test; a commit that changes it says which and why.
@@ -27,7 +27,7 @@ from towns import towns
 
 from erag_ray.analyses.every import all_tables
 from erag_ray.config.job import JobConfig
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import JudgeConfig, ReaderConfig
 from erag_ray.store.tables import TableStore
 
 FILE = pathlib.Path(__file__).parent / "golden" / "digests.tsv"
@@ -107,7 +107,25 @@ def clusters(folder: pathlib.Path) -> Tiny:
     )
 
 
-JOBS = {"options": options, "gaps": gaps, "datasets": three, "sample": sample, "clusters": clusters}
+def annotators(folder: pathlib.Path) -> Tiny:
+    """Every annotator that asks reader or judge for more than answers to documents; and lists turned round."""
+    by_reader = ["erag", "gain", "gold_likelihood", "usable", "udcg", "udcg_provenance", "distracting"]
+    return write_tiny(folder).with_config(
+        reader=ReaderConfig(kind="failing:Tells"),
+        judge=JudgeConfig(kind="failing:Tells"),
+        annotators=[*by_reader, "llm_relevance", "llm_relevance_graded"],
+        orders=["reversed"],
+    )
+
+
+JOBS = {
+    "annotators": annotators,
+    "options": options,
+    "gaps": gaps,
+    "datasets": three,
+    "sample": sample,
+    "clusters": clusters,
+}
 
 
 def digest(text: str) -> str:

@@ -1,8 +1,10 @@
 """Models that fail, for jobs whose processes find this folder: they are named as ``failing:Small``."""
 
 import pathlib
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -37,6 +39,22 @@ class Changes(EchoModel):
         kind = (number**2 + 3 * request.form.repeat) % 11
         known = "nothing" if kind < 4 else f"Person {number}"
         return super().answer(request) if kind == 4 else Response(text=known, num_output_tokens=len(known))
+
+
+class Tells(EchoModel):
+    """Answers with the last title, or copper; has a log-probability for each text by its letters and the passages'."""
+
+    supports: ClassVar[frozenset[Method]] = frozenset({"generate", "loglikelihood"})
+
+    def answer(self, request: Request) -> Response:
+        if request.form.method == "generate":
+            text = request.passages[-1].title if request.passages else "copper"
+            return replace(super().answer(request), text=text, num_output_tokens=len(text))
+        seen = [text for passage in request.passages for text in passage]
+        sizes = tuple(len(answer.split()) for answer in request.answers)
+        numbers = [zlib.crc32("".join([answer, *seen]).encode()) % 31 for answer in request.answers]
+        logprobs = tuple(-size * (1 + number) / 8 for size, number in zip(sizes, numbers, strict=True))
+        return Response(logprobs=logprobs, num_answer_tokens=sizes, num_output_tokens=sum(sizes))
 
 
 class Characters(LocalModel):

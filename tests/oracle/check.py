@@ -82,6 +82,12 @@ TABLES = {
         "dataset reader score run_id depth slice value credit effect",
         "share low high num_positive num_documents num_queries",
     ),
+    "order_utility": ("reader score run_id query_id depth order", "value"),
+    "order_effects": (
+        "dataset reader score run_id depth order",
+        "difference low high p_value low_adjusted high_adjusted p_adjusted share_changed share_low share_high "
+        "num_queries num_dropped reason",
+    ),
     "compare/outputs": (
         "dataset reader kind depth",
         "num_outputs num_distinct num_empty num_at_limit num_copied num_misspelt num_marked_up majority_answer "
@@ -117,6 +123,7 @@ def tables_of(config: dict[str, Any], outside: Mapping[str, Outside] | None = No
         results.add_estimates(part)
         for name in ("means", "correlations", "contrasts", "best_depths", "auxiliary_means"):
             tables[name] += getattr(results, name)(part)
+        tables["order_effects"] += results.order_effects(part, readings.changed)
         tables["comparisons"] += [row[2:] for row in results.comparisons([part])]
         slices = [*slices_of(readings, part)]
         tables["slice_means"] += [(*one.slice, *row) for one in slices for row in results.means(one)]

@@ -16,6 +16,16 @@ OF_IDEAL = ("R", "AP", "nDCG", "alpha-nDCG")
 OF_BINARY = ("R", "AP", "RR")
 BY_DEFAULT = ("P", "R", "AP", "RR", "nDCG", "Success")
 OF_FACTS = ("Coverage", "alpha-nDCG")
+SPECIAL = {
+    "erag_facts": OF_FACTS,
+    "udcg": ("UDCG",),
+    "udcg_provenance": ("UDCG",),
+    "distracting": ("P",),
+    "gain": ("P", "Success", "Harmful"),
+}
+"""Annotator -> its measures, if they are not those of the config."""
+OWN = (*OF_FACTS, "UDCG")
+"""Measures that only one annotator has."""
 
 
 class Name(NamedTuple):
@@ -77,11 +87,12 @@ def _of_question(readings: Readings, column: Name, name: str, labels: Labels) ->
 
 
 def _measures(world: World, score: str, annotator: str) -> tuple[str, ...]:
-    if annotator == "erag_facts":
-        return OF_FACTS
+    if annotator in SPECIAL:
+        return SPECIAL[annotator]
     if world.config["measures"] is not None:
         return tuple(world.config["measures"])
-    takes_all = world.config["threshold"] is not None or score != "token_f1"
+    are_graded = score == "token_f1" or annotator in ("gold_likelihood", "usable", "llm_relevance_graded")
+    takes_all = world.config["threshold"] is not None or not are_graded
     return tuple(one for one in BY_DEFAULT if takes_all or one not in OF_BINARY)
 
 
@@ -90,7 +101,11 @@ def _measure(measure: str, gains: list[float], ideal: list[float], cutoff: int) 
         case "P":
             return math.fsum(gains) / cutoff
         case "Success":
-            return max(gains, default=0.0)
+            return max([*gains, *[0.0] * (cutoff - len(gains))])
+        case "Harmful":
+            return sum(gain < 0 for gain in gains) / cutoff
+        case "UDCG":
+            return 1 / (1 + math.exp(-math.fsum(gains) / max(1, len(gains))))
         case "RR":
             return max((gain / rank for rank, gain in enumerate(gains, 1)), default=0.0)
         case "R":

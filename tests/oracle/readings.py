@@ -12,10 +12,13 @@ from oracle.inputs import World, normal, tokens
 
 NO_PASSAGES, GOLD = "no_passages", "gold_passages"
 REFERENCES = (NO_PASSAGES, GOLD)
-OF_READER = ("erag", "erag_facts")
-ANSWER = "answer"
-GRADED, JUDGED = "llm_relevance", "relevance"
-"""The annotator that asks the judge for grades, and the kind of its requests."""
+BY_SCORE = ("erag", "erag_facts", "gain", "udcg", "distracting")
+BY_READER = ("gold_likelihood", "usable", "udcg_provenance")
+"""Annotators whose labels depend on reader and score, or on the reader."""
+ANSWER, ABSTAINS, LIKELIHOOD = "answer", "no_response", "gold_likelihood"
+OF_JUDGE, JUDGED = ("llm_relevance", "llm_relevance_graded"), "relevance"
+"""The annotators that ask the judge, and the kind of their requests."""
+ORDERS: dict[str, Callable[[list[str]], list[str]]] = {"reversed": lambda documents: documents[::-1]}
 SPANS = ("exact_match", "match")
 Labels = dict[tuple[str, str], float | None]
 """(question, document) -> label, None: not judged."""
@@ -50,7 +53,7 @@ class Readings:
             self.responses[row["kind"], row["query_id"], *row["doc_ids"]] = response
         self.reader = {row["query_id"]: row["reader"] for row in self.requests if row["kind"] != JUDGED}
         self.kinds = [ANSWER, *(f"{ANSWER}_{number}" for number in range(2, world.config["repeats"] + 1))]
-        self.by_reader = [*OF_READER, *outside]
+        self.by_reader = [*BY_SCORE, *BY_READER, *outside]
         is_read = not {*self.by_reader}.isdisjoint(world.config["annotators"])
         self.singles = [pair for pair in world.pairs if is_read and pair[0] in world.read]
         # run, question, depth and documents of every list that is scored, those of the references too
@@ -61,6 +64,11 @@ class Readings:
             self.lists.append((NO_PASSAGES, name, 0, []))
             if gold := world.gold(name)[: world.depth]:
                 self.lists.append((GOLD, name, world.depth, gold))
+        # run, depth and order -> question -> the score of the changed list
+        self.changed = collections.defaultdict[Row, dict[str, float | None]](dict)
+        for run, name, depth, documents in self.lists:
+            for order in world.config["orders"] if run not in REFERENCES else ():
+                self.changed[run, depth, order][name] = self.score(name, ORDERS[order](documents))
         # (question, document) -> the score of the output against the forms of each fact
         self.fact_labels = {
             (name, doc_id): [score(one.score, self.output(name, [doc_id]), forms) for forms in one.facts]
@@ -99,8 +107,13 @@ class Readings:
         world = self.world
         found: set[Row] = {(kind, name, *docs) for _, name, _, docs in self.lists for kind in self.kinds}
         found |= {(ANSWER, *pair) for pair in self.singles}
-        if GRADED in world.config["annotators"]:
+        kinds = {LIKELIHOOD: LIKELIHOOD} | dict.fromkeys(("usable", "udcg", "distracting"), ABSTAINS)
+        for kind in {kinds[one] for one in world.config["annotators"] if one in kinds}:
+            found |= {(kind, *pair) for pair in self.singles}
+        if not {*OF_JUDGE}.isdisjoint(world.config["annotators"]):
             found |= {(JUDGED, *pair) for pair in world.judged_pairs}
+        for run, name, _, documents in self.lists if world.config["orders"] else ():
+            found |= {(ANSWER, name, *documents[::-1])} if run not in REFERENCES else set()
         if world.config["credits"]:
             for name, run in itertools.product(world.read, world.runs):
                 documents = world.documents(run, name, max(world.end_to_end_depths))
@@ -112,18 +125,23 @@ class Readings:
         """The questions that each annotator was asked about, and its labels."""
         world, groups = self.world, collections.defaultdict[Group, list[str]](list)
         for name, one in world.questions.items():
-            applies = {"erag": True, "erag_facts": one.facts, "provenance": one.pages, GRADED: True}
+            applies: dict[str, Any] = dict.fromkeys((*BY_SCORE, *BY_READER, *OF_JUDGE), True)
+            applies |= {"erag_facts": one.facts, "provenance": one.pages, "udcg_provenance": one.pages}
             applies |= {annotator: of.applies(name) for annotator, of in self.outside.items()}
             for annotator in world.config["annotators"]:
                 is_asked = annotator not in self.by_reader or name in world.read
                 if applies.get(annotator, one.score in SPANS) and is_asked:
-                    key = self.names(name) if annotator in OF_READER else ("", "")
+                    reader, of_score = self.names(name) if annotator in self.by_reader else ("", "")
+                    key = (
+                        "" if annotator in self.outside else reader,
+                        of_score if annotator in BY_SCORE else "",
+                    )
                     groups[*key, annotator].append(name)
         labels = dict[Group, tuple[list[str], Labels]]()
         for key, ids in groups.items():
             of_pairs = {pair: self._label(key[2], *pair) for pair in world.pairs if pair[0] in {*ids}}
             # where the judge is not asked about a question, its labels are null
-            labels[key] = world.judged if key[2] == GRADED else ids, of_pairs
+            labels[key] = world.judged if key[2] in OF_JUDGE else ids, of_pairs
         return labels
 
     def _label(self, annotator: str, name: str, doc_id: str) -> float | None:
@@ -139,10 +157,40 @@ class Readings:
             case "erag_facts":
                 values = self.fact_labels[name, doc_id]
                 return None if None in values else math.fsum(values) / len(values)  # type: ignore[arg-type]
+            case "gain":
+                both = self.score(name, [doc_id]), self.score(name, [])
+                return None if None in both else both[0] - both[1]  # type: ignore[operator]
+            case "gold_likelihood":
+                row = self.responses[LIKELIHOOD, name, doc_id]
+                pairs = zip(row["logprobs"], row["num_answer_tokens"], strict=True)
+                return math.exp(max(total / count for total, count in pairs))
+            case "usable":
+                logprobs = self.responses[ABSTAINS, name, doc_id]["logprobs"]
+                return 1 - min(1.0, math.fsum(map(math.exp, logprobs)))
+            case "udcg" | "udcg_provenance" | "distracting":
+                relevance = "provenance" if annotator == "udcg_provenance" else "erag"
+                is_relevant = self.is_enough(self._label(relevance, name, doc_id))
+                usable = self._label("usable", name, doc_id) or 0.0
+                if is_relevant is None:
+                    return None
+                if annotator == "distracting":
+                    return float(not is_relevant and usable > 0.8)
+                return usable if is_relevant else -usable / 3
+            case "llm_relevance" | "llm_relevance_graded" if (name, doc_id) not in world.judged_pairs:
+                return None
             case "llm_relevance":
-                # a grade of 2 or 3 is relevant
-                is_asked = (name, doc_id) in world.judged_pairs
-                return float(int(self.output(name, [doc_id], JUDGED)) >= 2) if is_asked else None
+                # a grade of 2 or 3 is relevant, or yes at least as likely as no
+                least = 0.5 if self.output(name, [doc_id], JUDGED) is None else 2 / 3
+                return float((self._label("llm_relevance_graded", name, doc_id) or 0.0) >= least - 1e-9)
+            case "llm_relevance_graded":
+                row = self.responses[JUDGED, name, doc_id]
+                if row["output"] is not None:
+                    return int(row["output"]) / 3
+                half = len(row["logprobs"]) // 2
+                yes, no = (
+                    sum(map(math.exp, part)) for part in (row["logprobs"][:half], row["logprobs"][half:])
+                )
+                return yes / (yes + no)
             case "provenance":
                 return None if passage["page_id"] is None else float(passage["page_id"] in question.pages)
             case "contains_answer_kilt":
@@ -201,6 +249,9 @@ def input_tables(readings: Readings) -> dict[str, list[Row]]:
         if (ANSWER, name, doc_id) in readings.responses:
             row = readings.reader[name], name, doc_id, readings.output(name, [doc_id])
             tables["document_outputs"].append(row)
+    for (run, depth, order), scores in readings.changed.items():
+        for name, value in scores.items():
+            tables["order_utility"].append((*readings.names(name), run, name, depth, order, value))
     for run, name, depth, docs in readings.lists:
         (reader, of_score), of_list = readings.names(name), (run, name, depth)
         num_tokens = readings.responses[ANSWER, name, *docs]["num_prompt_tokens"]

@@ -13,7 +13,7 @@ import numpy as np
 from oracle import chance
 from oracle.chance import Array, Draws, Flips, known
 from oracle.inputs import World
-from oracle.lists import ANY, END_TO_END, LIST, Columns, Name
+from oracle.lists import ANY, END_TO_END, LIST, OWN, Columns, Name
 from oracle.readings import REFERENCES, Row
 from scipy import stats
 
@@ -93,14 +93,15 @@ def means(part: Part) -> Iterator[Row]:
     for name, row in part.columns.items():
         values, counted = part.values(name), len(known(row))
         counts = counted, len(row) - counted, len(known(values)) - counted
-        yield (*name, *_score_interval(part, row, values), *counts)
+        is_signed = (name.annotator, name.measure) == ("gain", "P")
+        yield (*name, *_score_interval(part, row, values, is_signed), *counts)
 
 
-def _score_interval(part: Part, row: Array, values: Array) -> Any:
+def _score_interval(part: Part, row: Array, values: Array, is_signed: bool = False) -> Any:
     judged, places = known(row), known(values)
     scores = row[judged]
     if len(judged) > 1 and max(abs(scores)) <= 1 and (places == judged or len({*values[places]}) == 1):
-        if min(scores) < 0:
+        if is_signed or min(scores) < 0:
             return [2 * one - 1 for one in part.share((scores + 1) / 2, judged)]
         return part.share(scores, judged)
     drawn = part.weights[:, places], part.confidence, part.number(places)
@@ -167,7 +168,7 @@ def contrasts(part: Part) -> Iterator[Row]:
     for (target, y), statistic in itertools.product(part.ends.items(), part.statistics):
         sides: dict[Any, Any] = {}
         for (a, x), (b, z) in itertools.combinations([one for one in whole if _fits(one[0], target)], 2):
-            is_own = "erag_facts" in (a.annotator, b.annotator) and a.annotator != b.annotator
+            is_own = (a.measure in OWN or b.measure in OWN) and a.annotator != b.annotator
             are_mixed = is_own and a.measure != b.measure and len({a.ideal, b.ideal} - {ANY}) < 2
             if (a.measure, a.ideal) != (b.measure, b.ideal) and not are_mixed:
                 continue
@@ -179,6 +180,15 @@ def contrasts(part: Part) -> Iterator[Row]:
                     sides[name, *places] = chance.of_all(statistic, *columns), resampled
             (first, of_a), (second, of_b) = sides[a, *places], sides[b, *places]
             if first is not None and second is not None:
+                # where less is better, good labels agree negatively
+                signs = (
+                    -1 if (one.annotator == "distracting") != (one.measure == "Harmful") else 1
+                    for one in (a, b)
+                )
+                (first, of_a), (second, of_b) = (
+                    (sign * value, sign * of)
+                    for sign, value, of in zip(signs, (first, second), (of_a, of_b), strict=True)
+                )
                 low, high = chance.ends(of_a - of_b, part.confidence, part.number(places))
                 p_value = None if low is None else _p_of_zero(of_a - of_b, part.number(places))
                 figures = first - second, low, high, p_value  # type: ignore[assignment]
@@ -246,6 +256,36 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
             ends = (*flips.interval(alpha), flips.p_value, *flips.interval(level), kind(min(1.0, p_adjusted)))
             figures = (flips.mean, *ends, effect, detectable, needed and kind(needed))
         yield (*names, *figures, *counts, flips is None or effect is None)
+
+
+def order_effects(part: Part, changed: dict[Row, dict[str, float | None]]) -> Iterator[Row]:
+    """ORDER_EFFECTS of one dataset: scores of changed lists, by run, depth and order, less those of the lists."""
+    alpha, pending = 1 - part.confidence, list[tuple[Row, list[Any], Row, Flips | None, str]]()
+    families = collections.defaultdict[Row, dict[str, float]](dict)
+    for (name, row), order in itertools.product(part.ends.items(), part.world.config["orders"]):
+        of_list = changed[name.run_id, name.depth, order]
+        values = np.array([of_list.get(one) for one in part.ids], dtype=float)
+        differences = chance.differences(values, row)
+        places = known(differences)
+        judged = differences[places]
+        share = part.share([float(one != 0) for one in judged], places)
+        figures = chance.mean(judged) if places else None, *[None] * 6
+        flips = Flips(chance.by_cluster(judged, part.clusters_at(places))) if any(judged) else None
+        key = ""
+        if flips is not None and len(places) > 1:
+            key = str((math.copysign(1, flips.values[0]) * differences + 0.0).tolist())
+            families[name.reader, name.score].setdefault(key, flips.p_value)
+        names = part.dataset, name.reader, name.score, name.run_id, name.depth, order
+        counts = len(places), len(row) - len(places)
+        pending.append((names, [*figures], (*share, *counts), flips, key))
+    for names, figures, others, flips, key in pending:
+        if flips is not None and key:
+            family = families[names[1:3]]
+            tests = dict(zip(family, chance.holm([*family.values()]), strict=True))
+            level = alpha * min(1.0, flips.p_value / tests[key])
+            adjusted = *flips.interval(level), min(1.0, tests[key])
+            figures = [flips.mean, *flips.interval(alpha), flips.p_value, *adjusted]
+        yield (*names, *figures, *others, not key)
 
 
 def best_depths(part: Part) -> Iterator[Row]:
