@@ -14,6 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import psutil
@@ -91,6 +92,9 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     # ports that no other Ray on this machine has: an agent whose port is taken takes no jobs
     head = Head(ports={name: free_port() for name in PORTS}, environment=known, log=folder / "log")
     options = [f"--{name}={port}" for name, port in head.ports.items()]
+    # a folder of its own, with a short path for sockets: else jobs may get the address of another Ray that runs here
+    files = tempfile.mkdtemp(prefix="ray-")
+    options.append(f"--temp-dir={files}")
     command = [*RAY, "start", "--head", "--block", "--num-cpus=5", "--dashboard-host=127.0.0.1", *options]
     with head.log.open("w") as out:
         process = subprocess.Popen(
@@ -108,6 +112,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
         for other in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 other.kill()
+        shutil.rmtree(files, ignore_errors=True)
 
 
 def free_port() -> int:
