@@ -109,8 +109,13 @@ def clusters(folder: pathlib.Path) -> Tiny:
 
 def annotators(folder: pathlib.Path) -> Tiny:
     """Every annotator that asks reader or judge for more than answers to documents; and lists turned round."""
+    tiny = write_tiny(folder)
+    records = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    for record in records[::2]:
+        record["output"].append({"answer": f"the {record['id']} of all"})
+    tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in records))
     by_reader = ["erag", "gain", "gold_likelihood", "usable", "udcg", "udcg_provenance", "distracting"]
-    return write_tiny(folder).with_config(
+    return tiny.with_config(
         reader=ReaderConfig(kind="failing:Tells"),
         judge=JudgeConfig(kind="failing:Tells"),
         annotators=[*by_reader, "llm_relevance", "llm_relevance_graded"],

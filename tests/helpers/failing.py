@@ -52,7 +52,7 @@ class Tells(EchoModel):
             return replace(super().answer(request), text=text, num_output_tokens=len(text))
         seen = [text for passage in request.passages for text in passage]
         sizes = tuple(len(answer.split()) for answer in request.answers)
-        numbers = [zlib.crc32("".join([answer, *seen]).encode()) % 31 for answer in request.answers]
+        numbers = [zlib.crc32("".join([answer, *seen]).encode()) % 26 for answer in request.answers]
         logprobs = tuple(-size * (1 + number) / 8 for size, number in zip(sizes, numbers, strict=True))
         return Response(logprobs=logprobs, num_answer_tokens=sizes, num_output_tokens=sum(sizes))
 
