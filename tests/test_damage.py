@@ -1,6 +1,5 @@
 """Files that are not as they were written: a damaged manifest, a torn Parquet file. Told in a line, or made anew."""
 
-import itertools
 import json
 import os
 import pathlib
@@ -76,6 +75,8 @@ ANY: dict[str, Callable[[bytes], bytes]] = {
     "garbage": lambda data: os.urandom(len(data)),
     "list": lambda data: b"[]",
     "null": lambda data: b"null",
+    "text": lambda data: b'"manifest"',
+    "number": lambda data: b"1",
     "no keys": lambda data: b"{}",
     "deep": lambda data: b"[" * 100_000,
 }
@@ -130,11 +131,25 @@ def test_a_manifest_damaged_in_any_way_ends_evaluation_with_one_message(compared
 
 
 @pytest.mark.long
+def test_a_damaged_input_ends_the_annotation_and_preparing_mends_it(compared: Tiny, job: RunJob) -> None:
+    before = results(compared)
+    for path in sorted(pathlib.Path(compared.config.out).glob("*/manifest.json")):
+        path.write_bytes(b"null")
+    code, told = job("annotate", compared)
+    assert code == 2
+    assert re.search(RUN_AGAIN, told), told
+    for name in ("prepare", "annotate", "end_to_end", "evaluate"):
+        assert job(name, compared)[0] == 0, name
+    assert_same(results(compared), before)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("damage", ["truncated", "list", "no keys", "deep"])
 def test_the_main_job_makes_damaged_manifests_anew_and_reads_nothing(
-    compared: Tiny, job: RunJob, reads_here: list[int]
+    compared: Tiny, job: RunJob, reads_here: list[int], damage: str
 ) -> None:
     before, found = results(compared), manifests(compared)
-    for path, damage in zip(found, itertools.cycle(("truncated", "list", "no keys", "deep")), strict=False):
+    for path in found:
         path.write_bytes(ANY[damage](path.read_bytes()))
     assert job("compare", compared)[0] == 0
     assert_same(results(compared), before)
@@ -142,26 +157,28 @@ def test_the_main_job_makes_damaged_manifests_anew_and_reads_nothing(
     assert reads_here == []
 
 
-SPOILS: list[Callable[[pathlib.Path], object]] = [
-    lambda part: part.write_bytes(part.read_bytes()[:-100]),
-    lambda part: part.unlink(),
-    lambda part: part.with_name("manifest.json").unlink(),
-]
+SPOILS: dict[str, Callable[[pathlib.Path], object]] = {
+    "torn": lambda part: part.write_bytes(part.read_bytes()[:-100]),
+    "gone": lambda part: part.unlink(),
+    "without a seal": lambda part: part.with_name("manifest.json").unlink(),
+}
 
 
 @pytest.mark.long
-def test_tables_that_are_not_what_was_sealed_are_made_anew(compared: Tiny, job: RunJob) -> None:
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_tables_that_are_not_what_was_sealed_are_made_anew(compared: Tiny, job: RunJob, spoil: str) -> None:
     schemas = [*INPUT_TABLES, LABELS, UTILITY, *RESULTS]
     before = [table(compared, schema) for schema in schemas]
-    for schema, spoil in zip(schemas, itertools.cycle(SPOILS), strict=False):
-        spoil(pathlib.Path(compared.config.out, schema.name, "part-00000.parquet"))
+    for schema in schemas:
+        SPOILS[spoil](pathlib.Path(compared.config.out, schema.name, "part-00000.parquet"))
     assert job("compare", compared)[0] == 0
     assert_same([table(compared, schema) for schema in schemas], before)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["queries", "labels"])
-def test_a_torn_part_of_a_sealed_table_is_told(compared: Tiny, job: RunJob, name: str) -> None:
+def test_a_torn_part_of_a_sealed_table_is_told_and_made_anew(compared: Tiny, job: RunJob, name: str) -> None:
+    before = results(compared)
     part = pathlib.Path(compared.config.out, name, "part-00000.parquet")
     data = part.read_bytes()
     for torn in (data[:-100], b"", data[:40] + bytes(8) + data[48:], None):
@@ -169,6 +186,8 @@ def test_a_torn_part_of_a_sealed_table_is_told(compared: Tiny, job: RunJob, name
         code, told = job("evaluate", compared)
         assert (code, told.count("problem with the inputs"), "Traceback" in told) == (2, 1, False), told
         assert f"{name}/part-00000.parquet is " in told
+    assert job("compare", compared)[0] == 0
+    assert_same(results(compared), before)
 
 
 # --- responses ---

@@ -95,21 +95,28 @@ def refusal(**keys: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("runs", "code", "title"),
+    ("baseline_run", "candidate_run", "code", "title"),
     [
-        (("half", "good"), 0, "Gate: passed"),
-        (("good", "half"), 3, "Gate: failed"),
-        (("good", "slip"), 4, "Gate: not settled"),
-        (("good", "copy"), 0, "Gate: passed"),
+        ("half", "good", 0, "Gate: passed"),
+        ("good", "half", 3, "Gate: failed"),
+        ("good", "slip", 4, "Gate: not settled"),
+        ("good", "copy", 0, "Gate: passed"),
     ],
 )
 def test_each_verdict_has_its_exit_code_and_comment(
-    job: RunJob, out: str, tmp_path: pathlib.Path, runs: tuple[str, str], code: int, title: str
+    job: RunJob,
+    out: str,
+    tmp_path: pathlib.Path,
+    baseline_run: str,
+    candidate_run: str,
+    code: int,
+    title: str,
 ) -> None:
-    first, second = runs
-    found, said, comment = run_gate(job, tmp_path, baseline=out, baseline_run=first, candidate_run=second)
+    found, said, comment = run_gate(
+        job, tmp_path, baseline=out, baseline_run=baseline_run, candidate_run=candidate_run
+    )
     assert (found, said) == (code, "")
-    assert comment.startswith(f"# {title}\n\n{second} against {first} of ")
+    assert comment.startswith(f"# {title}\n\n{candidate_run} against {baseline_run} of ")
     assert "## By dataset" in comment
     assert "## What changed" in comment
     assert "cost of " in comment
@@ -210,6 +217,24 @@ def in_two_datasets(store: TableStore, first: str, size: int, second: str) -> No
         lambda table: table.with_columns(dataset=dataset),
         lambda config: {**config, "datasets": {first: settings, second: settings}},
     )
+
+
+@pytest.mark.parametrize(
+    ("runs", "verdicts", "whole"),
+    [
+        (("half", "good"), ["not settled", "passed"], "not settled"),
+        (("good", "half"), ["not settled", "failed"], "failed"),
+    ],
+)
+def test_two_datasets_are_decided_one_by_one(
+    other: TableStore, runs: tuple[str, str], verdicts: list[str], whole: str
+) -> None:
+    in_two_datasets(other, "easy", 20, "hard")
+    first, second = runs
+    found = gating.compare(GateConfig(baseline=other.folder.root, baseline_run=first, candidate_run=second))
+    assert list(found.decisions) == ["easy", "hard"]
+    assert [one.verdict for one in found.decisions.values()] == verdicts
+    assert found.verdict == whole
 
 
 def test_of_equal_changes_those_of_all_datasets_are_listed_in_turn(other: TableStore) -> None:
@@ -423,16 +448,34 @@ def test_tables_of_earlier_labels_lists_or_questions_are_refused(out: str, other
         assert f"{other.folder.root}: {message}" in refusal(baseline=out, candidate=other.folder.root)
 
 
-def test_a_baseline_of_an_older_version_without_a_column_is_refused(out: str, other: TableStore) -> None:
-    table, config = other.read(UTILITY).drop("score"), other.manifest(UTILITY)["config"]
-    key = tuple(name for name in UTILITY.key if name != "score")
-    old = TableSchema(name=UTILITY.name, columns=table.to_arrow().schema, key=key)
-    other.write(other.read(MEANS), MEANS, config=other.manifest(MEANS)["config"])
+def test_a_damaged_table_is_refused(out: str, other: TableStore) -> None:
+    part = next(pathlib.Path(other.folder.root, "utility").glob("part-*"))
+    part.write_bytes(part.read_bytes() + b"x")
+    assert "is not what was sealed" in refusal(baseline=other.folder.root, candidate=out)
+    pathlib.Path(other.folder.root, "queries", "manifest.json").write_text("{")
+    assert "the manifest is damaged" in refusal(baseline=other.folder.root, candidate=out)
+
+
+@pytest.mark.parametrize("schema", [QUERIES, UTILITY, RUNS], ids=lambda one: one.name)
+def test_a_baseline_of_an_older_version_without_a_column_is_refused(
+    out: str, other: TableStore, schema: TableSchema
+) -> None:
+    table, config = other.read(schema).drop("score"), other.manifest(schema)["config"]
+    key = tuple(name for name in schema.key if name != "score")
+    old = TableSchema(name=schema.name, columns=table.to_arrow().schema, key=key)
+    for one in (UTILITY, MEANS):
+        other.write(other.read(one), one, config=other.manifest(one)["config"])
     other.write(table, old, config=config)
     text = refusal(baseline=other.folder.root, candidate=out)
     where = f"baseline: {other.folder.root}: sealed by another version"
-    assert f"{where}: table utility: missing column" in text
+    assert f"{where}: table {schema.name}: missing column" in text
     assert "Run erag-ray compare again" in text
+
+
+def test_a_folder_that_is_not_there_is_named_once(job: RunJob, tmp_path: pathlib.Path) -> None:
+    code, said, comment = run_gate(job, tmp_path, baseline=str(tmp_path / "nowhere"))
+    assert (code, comment) == (2, "")
+    assert said.startswith(f"1 problem with the inputs:\n  - baseline: {tmp_path}/nowhere: no sealed queries")
 
 
 def test_an_unknown_or_missing_run_lists_the_runs(out: str, other: TableStore) -> None:
@@ -457,6 +500,17 @@ def test_a_depth_that_not_both_have_is_refused(out: str, other: TableStore) -> N
     assert Difference("depths", "scored end to end with 1, 3 -> 1 documents") in found.changes
 
 
+def test_questions_without_a_score_are_left_out_and_counted(out: str, other: TableStore) -> None:
+    is_it = pl.col("query_id").is_in(["q0", "q39"])
+    reseal(
+        other, UTILITY, lambda table: table.with_columns(value=pl.when(is_it).then(None).otherwise("value"))
+    )
+    found = decided(baseline=out, candidate=other.folder.root)
+    assert (found.num_unjudged, found.decisions["tiny"].num_questions) == (2, 38)
+    texts = [one.text for one in report_of(found).verdict.findings if one.is_warning]
+    assert texts == ["questions without a score in one of the two, left out: 2"]
+
+
 def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
     job: RunJob, out: str, tmp_path: pathlib.Path
 ) -> None:
@@ -466,9 +520,16 @@ def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
     assert said.startswith("2 problems with the inputs:")
 
 
-def test_a_comment_is_a_file() -> None:
-    with pytest.raises(ValueError, match=r"- comment must name a file, got a/$"):
-        GateConfig(comment="a/")
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("margin", float("nan"), "margin: expected a number, got nan"),
+        ("comment", "a/", "comment must name a file, got a/"),
+    ],
+)
+def test_values_out_of_range_are_refused(key: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"- {re.escape(message)}$"):
+        GateConfig(**{key: value})  # type: ignore[arg-type]
 
 
 def test_the_example_config_names_the_demos_folder() -> None:

@@ -11,7 +11,7 @@ from gold import gold_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.annotators import ANNOTATORS, Evidence, annotate
+from erag_ray.annotators import ANNOTATORS, Annotator, Evidence, annotate, annotator_named, applicable_queries
 from erag_ray.annotators.contains import dpr_form
 from erag_ray.prompts.kinds.answer import ANSWER, AUXILIARY_ANSWER
 from erag_ray.prompts.kinds.likelihood import AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD
@@ -165,17 +165,23 @@ def test_contains_answer_looks_in_the_text_for_any_answer_of_exact_match_queries
         ("the wall", "THE  WALL.", 1, 1),
         ("new york new york", "New York, New York", 0, 1),  # the comma is a token
         ("york york", "New York", 0, 0),  # a repeated word must be there twice
+        ("york new", "new york new york", 1, 1),
+        ("new york", "new jersey york", 0, 0),  # side by side
         ("서울", "수도는 서울 이다", 1, 1),
         ("서울", "서울은 수도이다", 1, 1),  # a particle is attached
         ("서울", unicodedata.normalize("NFD", "수도는 서울이다"), 1, 0),
         ("cafe", "le café noir", 0, 0),  # the accent is part of the token
         ("서우", "수도는 서울이다", 0, 0),  # syllables are not taken apart
         ("5", "2015년에 완공되었다", 0, 1),
+        ("5명", "15명이 왔다", 0, 1),
+        ("5", "5명이 왔다", 1, 1),
+        ("2015년", "2015년에 완공되었다", 1, 1),
         ("Apple", "Apple사는 크다", 1, 1),
         ("東京", "首都は東京です。", 1, 1),
         ("東京", "首都は京東です。", 0, 0),
         ("か", "が", 0, 0),  # the mark belongs to its character
         ("スティーブ・ジョブズ", "創業者はスティーブ・ジョブズだ", 1, 1),
+        ("北京", "中国的首都是北京。", 1, 1),
         ("กรุงเทพ", "เมืองหลวงคือกรุงเทพมหานคร", 1, 1),
         ("กา", "ก้า", 0, 0),
         ("๕", "พ.ศ. ๒๕๑๕", 0, 1),
@@ -184,6 +190,8 @@ def test_contains_answer_looks_in_the_text_for_any_answer_of_exact_match_queries
         ("ရန်ကုန်", "မြို့တော်ဟောင်းရန်ကုန်မြို့", 1, 1),
         ("C++", "the C++ language", 1, 1),
         ("C#", "the C language", 0, 1),
+        ("longer than the text", "text", 0, 0),
+        ("anything", "", 0, 0),
     ],
 )
 def test_the_two_rules(answer: str, text: str, dpr: int, kilt: int) -> None:
@@ -250,6 +258,19 @@ def test_gold_documents_are_judged_by_their_own_id_wherever_they_are() -> None:
 # --- all of them ---
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("erag", ["q1", "q2", "q3", "q4"]),
+        ("contains_answer_dpr", ["q1", "q2"]),
+        ("contains_answer_kilt", ["q1", "q2"]),
+        ("provenance", ["q1", "q2", "q3"]),
+    ],
+)
+def test_applicable_queries(name: str, expected: list[str]) -> None:
+    assert applicable_queries(name, WORLD)["query_id"].to_list() == expected
+
+
 @pytest.mark.parametrize("name", ANNOTATORS)
 def test_rows_come_sorted_whatever_the_order_of_the_evidence(name: str) -> None:
     evidence = answered(SAID)
@@ -276,3 +297,29 @@ def test_unknown_ids_and_repeated_pairs_are_errors() -> None:
             annotate(name, replace(WORLD, pairs=lost))
         with pytest.raises(ValueError, match="rows share a key"):
             annotate(name, replace(WORLD, pairs=pl.concat([PAIRS, PAIRS.head(1)])))
+
+
+OUTSIDE = Annotator(
+    name="long_text",
+    function=lambda evidence: evidence.pairs.with_columns(label=pl.lit(0.25)),
+    applies=lambda evidence: pl.col("dataset") == "wow",
+    kind="graded",
+)
+NAMELESS = Annotator(
+    name="no_label",
+    function=lambda evidence: evidence.pairs,
+    applies=lambda evidence: pl.lit(True),
+    kind="binary",
+)
+
+
+def test_outside_annotators_are_named_by_module_and_must_give_labels() -> None:
+    name = f"{__name__}:OUTSIDE"
+    rows = annotate(name, WORLD).to_pylist()
+    assert [(row["annotator"], row["query_id"], row["label"]) for row in rows] == [(name, "q4", 0.25)] * 3
+    with pytest.raises(ValueError, match=r"missing columns \['label'\]"):
+        annotate(f"{__name__}:NAMELESS", WORLD)
+    with pytest.raises(ValueError, match="is a list, not an"):
+        annotator_named(f"{__name__}:RULES")
+    with pytest.raises(ValueError, match="unknown annotator 'umbrela'; known: contains_answer_dpr"):
+        annotator_named("umbrela")

@@ -7,7 +7,7 @@ import sys
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from erag_ray.measures import scores
@@ -15,12 +15,16 @@ from erag_ray.measures import scores
 FUNCTIONS = {name: score for name, score in scores.SCORES.items() if not score.needs_judge}
 CORRECT = {name: score for name, score in FUNCTIONS.items() if name != "abstained"}
 """The scores that say how right an output is."""
+NOT_A_SCORE = "a string that outside code might export by mistake"
 
 
 def outside_score(value: object, *, binary: bool = False) -> scores.Score:
     return scores.Score(
         name="outside", function=lambda output, answers: value, binary=binary, normalises=False
     )  # type: ignore[arg-type, return-value]
+
+
+HALF = outside_score(0.5)
 
 
 # --- normalisation ---
@@ -44,6 +48,13 @@ def outside_score(value: object, *, binary: bool = False) -> scores.Score:
 )
 def test_normalize_answer(text: str, expected: str) -> None:
     assert scores.normalize_answer(text) == expected
+
+
+@given(st.text())
+def test_normalising_leaves_no_ascii_punctuation_and_single_spaces(text: str) -> None:
+    normalized = scores.normalize_answer(text)
+    assert not set(normalized) & set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+    assert normalized == " ".join(normalized.split())
 
 
 # --- by hand ---
@@ -79,10 +90,18 @@ COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC",
         ("accuracy", "REFUTES", ["SUPPORTS", "REFUTES"], 1.0),
         # common subsequence "cat sat" of 3 and 4 distinct words: r = 2/4, p = 2/3, f = 2pr / (p + r + 1e-8)
         ("rouge_l_kilt", "cat sat down", ["the cat sat still"], (2 / 3) / (7 / 6 + 1e-8)),
-        # a text without a sentence is 0, and the other golds still count; 1 is never reached
+        # distinct words, with case; 1 is never reached
+        ("rouge_l_kilt", "the cat", ["the cat"], 0.999999995),
+        ("rouge_l_kilt", "the cat the cat", ["the cat"], 0.999999995),
+        ("rouge_l_kilt", "Paris", ["paris"], 0.0),
+        # a text without a sentence is 0, and the other golds still count
+        ("rouge_l_kilt", ".", ["."], 0.0),
         ("rouge_l_kilt", "Paris", ["...", "Paris"], 0.999999995),
-        # Google's does not stem
+        # Google's lower-cases, keeps repeats (p = 1/2, r = 1), does not stem and knows only a-z and 0-9
+        ("rouge_l_google", "PARIS!", ["paris"], 1.0),
+        ("rouge_l_google", "the cat the cat", ["the cat"], 2 / 3),
         ("rouge_l_google", "running", ["run"], 0.0),
+        ("rouge_l_google", "서울", ["서울"], 0.0),
     ],
 )
 def test_scores_by_hand(name: str, output: str, golds: list[str], expected: float) -> None:
@@ -149,6 +168,13 @@ def test_another_gold_never_lowers_the_score(
     assert score.function(output, [*answers, more]) >= score.function(output, answers)
 
 
+@given(texts.filter(str.strip))
+def test_a_gold_against_itself(gold: str) -> None:
+    assert scores.exact_match(gold, [gold]) == scores.accuracy(gold, [gold]) == 1.0
+    assume(scores.normalize_answer(gold))
+    assert scores.token_f1(gold, [gold]) == 1.0
+
+
 # --- what a job uses ---
 
 
@@ -157,6 +183,14 @@ def test_usable_answers_drop_what_normalises_to_nothing_only_where_the_score_nor
     assert scores.usable_answers(scores.SCORES["exact_match"], answers) == ["Paris"]
     assert scores.usable_answers(scores.SCORES["token_f1"], answers) == ["Paris"]
     assert scores.usable_answers(scores.SCORES["accuracy"], answers) == ["*", "The", ".", "Paris"]
+
+
+def test_in_a_job_a_gold_that_normalises_to_nothing_matches_nothing() -> None:
+    assert scores.exact_match("!", ["The"]) == 1.0  # KILT's rule
+    assert scores.score_outputs(["!", "!"], [["The"], ["The", "Paris"]], scores.SCORES["exact_match"]) == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_score_outputs_keeps_order_and_leaves_what_was_not_judged_null() -> None:
@@ -189,6 +223,16 @@ def test_a_score_declared_binary_may_not_give_a_half() -> None:
     assert scores.score_outputs(["x"], [["g"]], outside_score(0.5)) == [0.5]
     with pytest.raises(ValueError, match=r"returned 0.5; allowed: 0 and 1"):
         scores.score_outputs(["x"], [["g"]], outside_score(0.5, binary=True))
+
+
+def test_score_named() -> None:
+    assert scores.score_named("token_f1").function is scores.token_f1
+    assert scores.score_named(f"{__name__}:HALF") is HALF
+    message = "unknown score 'f1'; known: abstained, accuracy, char_f1, exact_match"
+    with pytest.raises(ValueError, match=message):
+        scores.score_named("f1")
+    with pytest.raises(ValueError, match="is a str, not an"):
+        scores.score_named(f"{__name__}:NOT_A_SCORE")
 
 
 def test_what_is_binary() -> None:

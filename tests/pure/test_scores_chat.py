@@ -122,10 +122,21 @@ def test_match(output: str, gold: str, expected: float) -> None:
         ("match:ko", "대한민국의 수도는 서울이다.", "서울", 1.0),  # particles are attached
         ("match", "대한민국의 수도는 서울이다.", "서울", 1.0),  # by script, whatever the language
         ("match", "答えはApple社の東京支店です", "Apple", 1.0),
+        ("match:de", "เมืองหลวงคือกรุงเทพ", "กรุงเทพ", 1.0),
         ("match:ko", "15명이 왔다.", "5명", 0.0),
+        ("match:ko", "5명이 왔다.", "5", 1.0),
+        ("match:th", "พ.ศ. ๒๕๑๕", "๕", 0.0),
+        ("match:ko", "2015년에 완공되었다.", "5", 0.0),
+        ("match:ko", "2015년에 완공되었다.", "2015년", 1.0),
+        ("match:zh", "答案是北京。", "北京", 1.0),
+        ("match:ja", "首都は東京です。", "東京", 1.0),
+        ("match:de", "Die Antwort ist Die Zeit.", "die zeit", 1.0),
+        ("match:fr", "C’est la bataille d’Austerlitz.", "Austerlitz", 1.0),
         ("exact_match:ko", "서울 특별시", "서울특별시", 1.0),
+        ("exact_match:fr", "l'Eau", "l’eau", 1.0),
         ("exact_match:de", "die Zeit", "Zeit", 0.0),
         ("token_f1:zh", "北京市", "北京", 0.8),  # p = 2/3, r = 1
+        ("token_f1:de", "rote Zeit", "die Zeit", 0.5),
         ("char_f1:ko", "서울특별시", "서울", 2 * 0.4 / 1.4),  # p = 2/5, r = 1
         ("char_f1:ko", "울 서", "서울", 1.0),  # order does not count
     ],
@@ -332,6 +343,11 @@ def test_a_score_in_a_language_is_named_so() -> None:
     assert scores.score_named("match:ko") is scores.score_named("match:ko")
     for name in scores.COMPARISONS:
         assert scores.score_named(f"{name}:ja").binary == scores.SCORES[name].binary
+
+
+def test_a_language_that_there_is_not_is_named() -> None:
+    with pytest.raises(ValueError, match=r"score 'match:kr': unknown language 'kr'; known .*: ar, bg, "):
+        scores.score_named("match:kr")
 
 
 SIGNS = ["*", "×", ".", "—", "№", "ⓐ", "。", "!?", "\u200b"]
