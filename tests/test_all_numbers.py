@@ -147,11 +147,6 @@ def rounded(value: object) -> object:
     return value
 
 
-def of_frame(frame: pl.DataFrame) -> str:
-    rows = [rounded(list(row)) for row in frame.drop(OF_A_JOB, strict=False).iter_rows()]
-    return digest(json.dumps([frame.columns, sorted(rows, key=repr)], default=str))
-
-
 def without_run(text: str, folder: pathlib.Path) -> str:
     """Leave out what differs from run to run: the folder, the reader's seconds, and the rows of the costs."""
     return COSTS_ROW.sub("", SECONDS.sub("SECONDS of reader time", text.replace(str(folder), "FOLDER")))
@@ -182,7 +177,9 @@ def digests_of(name: str, tiny: Tiny) -> dict[str, str]:
     found = {}
     for schema in filter(store.is_sealed, all_tables().values()):
         frame = store.read(schema)
-        found[f"{name}/{schema.name}"] = f"{frame.height} {of_frame(frame)}"
+        rows = [rounded(list(row)) for row in frame.drop(OF_A_JOB, strict=False).iter_rows()]
+        text = json.dumps([frame.columns, sorted(rows, key=repr)], default=str)
+        found[f"{name}/{schema.name}"] = f"{frame.height} {digest(text)}"
     report = without_run((out / "report.md").read_text(), folder)
     found[f"{name}/report.md"] = f"{len(report.splitlines())} {digest(report)}"
     payload = without_run(json.dumps(data_of((out / "report" / "index.html").read_text())), folder)

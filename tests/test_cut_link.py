@@ -25,8 +25,8 @@ RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 NUMBERS = itertools.count()
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,16 +64,12 @@ def link() -> Iterator[Link]:
         lay(made, bridge)
         yield made
     finally:
-        end(inside(name))
+        found = ip("netns", "pids", name).split()
+        # all of them this test's
+        end([psutil.Process(int(number)) for number in found if psutil.pid_exists(int(number))])
         for words in (["link", "delete", made.port], ["link", "delete", bridge], ["netns", "delete", name]):
             with contextlib.suppress(subprocess.CalledProcessError):
                 ip(*words)
-
-
-def inside(namespace: str) -> list[psutil.Process]:
-    """The processes of a namespace, all of them this test's."""
-    found = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=True)
-    return [psutil.Process(int(number)) for number in found.stdout.split() if psutil.pid_exists(int(number))]
 
 
 def lay(link: Link, bridge: str) -> None:

@@ -114,16 +114,13 @@ def gpu() -> Iterator[Machine]:
 
 def requests_to(kind: str, num: int, asked: Sequence[tuple[Kind, Case]] | None = None) -> list[Request]:
     """So many requests of every kind of question."""
+    plain, grades = models.case_for(kind), models.case_for(kind, judge=JudgeConfig(scale="grades"))
+    every = [(ANSWER, plain), (GOLD_LIKELIHOOD, plain), (RELEVANCE, plain), (RELEVANCE, grades)]
     return [
         question_kind.request(case, request.question, request.passages, GOLD_ANSWERS)
-        for question_kind, case in asked or cases_of(kind)
+        for question_kind, case in asked or every
         for request in models.some_requests(question_kind.build(case), num)
     ]
-
-
-def cases_of(kind: str) -> list[tuple[Kind, Case]]:
-    plain, grades = models.case_for(kind), models.case_for(kind, judge=JudgeConfig(scale="grades"))
-    return [(ANSWER, plain), (GOLD_LIKELIHOOD, plain), (RELEVANCE, plain), (RELEVANCE, grades)]
 
 
 def responses(model: LocalModel, requests: Sequence[Request]) -> list[Response]:

@@ -107,7 +107,8 @@ def test_the_actor_and_a_real_server_give_the_same_labels(
         run_job("compare", config, tmp_path)
         costs = pl.read_parquet(tmp_path / kind / "compare" / "costs" / "*.parquet")
         assert costs["num_cached_prompt_tokens"].sum() > 0
-        labels[kind], outputs[kind] = labels_of(tmp_path / kind), answers_of(tmp_path / "store", kind)
+        labels[kind] = pl.read_parquet(tmp_path / kind / "labels" / "**/*.parquet").filter(annotator="erag")
+        outputs[kind] = answers_of(tmp_path / "store", kind)
         again = run_job("compare", {**config, "out": str(tmp_path / f"{kind}-again")}, tmp_path)
         assert set(re.findall(r", (\d+) new", again)) == {"0"}
     assert_alike(labels["vllm"], labels["served"], ["query_id", "doc_id"], "label", least=200)
@@ -141,11 +142,6 @@ def engines() -> set[int]:
         for process in psutil.process_iter(["cmdline"])
         if (process.info["cmdline"] or [""])[0].startswith("VLLM::EngineCore")
     }
-
-
-def labels_of(folder: pathlib.Path) -> pl.DataFrame:
-    """ERAG's labels."""
-    return pl.read_parquet(folder / "labels" / "**/*.parquet").filter(annotator="erag")
 
 
 def answers_of(store: pathlib.Path, kind: str) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.models.local import model as local
 from erag_ray.models.local.memory import Limits
-from erag_ray.models.local.model import LocalModel, PromptTokens
+from erag_ray.models.local.model import LocalModel
 from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS, token_mask
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, padded
 from erag_ray.models.t5.engine import Engine
@@ -163,13 +163,9 @@ def test_windows_change_no_output(kind: str, tmp_path: pathlib.Path, monkeypatch
         # a question is never cut
         assert all(start % 3 == 0 for start, _ in windows)
         assert all(
-            length == 3 or tokens_of(window) <= most
+            length == 3 or sum(map(len, {part for prompt in window for part in prompt.segments})) <= most
             for length, (_, window) in zip(lengths, windows, strict=True)
         )
-
-
-def tokens_of(prompts: Sequence[PromptTokens]) -> int:
-    return sum(map(len, {segment for prompt in prompts for segment in prompt.segments}))
 
 
 def encoded_segments(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:

@@ -1,5 +1,6 @@
 """Results of given tables, and what a report shows of them."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,9 +25,7 @@ def results(confidence: float = 0.95, **tables: pl.DataFrame) -> Results:
 def configured(whole: Results, **configs: Mapping[str, Any]) -> Results:
     """The same with other settings, by table."""
     merged = {name: {**whole.configs.get(name, {}), **more} for name, more in configs.items()}
-    return Results(
-        tables=whole.tables, configs={**whole.configs, **merged}, stages=whole.stages, missing=whole.missing
-    )
+    return dataclasses.replace(whole, configs={**whole.configs, **merged})
 
 
 def view_of(whole: Results, dataset: str) -> View:

@@ -89,16 +89,15 @@ ALL = (*TEXTS, *WHOLE, *REAL, *OTHERS, pa.null())
 
 
 def parquet(found: Columns) -> bytes:
-    arrays = {name: array_of(kind, values) for name, (kind, values) in found.items()}
+    arrays = {
+        name: pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+        if pa.types.is_dictionary(kind)
+        else pa.array(values, kind)
+        for name, (kind, values) in found.items()
+    }
     out = io.BytesIO()
     pq.write_table(pa.table(arrays), out)
     return out.getvalue()
-
-
-def array_of(kind: pa.DataType, values: list[Any]) -> pa.Array:
-    if pa.types.is_dictionary(kind):
-        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
-    return pa.array(values, kind)
 
 
 FORMS: dict[str, Read] = {"passages": read_corpus, "runs": read_lists, "pages": read_all_pages}

@@ -20,15 +20,11 @@ GRADED = measured.list_ideal(np.array([[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.0, 0.0
 def test_threshold_makes_graded_labels_binary() -> None:
     # at 0.5 the first list reads 0 0 1 0, the second 1, whose label equals the threshold
     assert compute("RR", GRADED, 4, threshold=0.5) == pytest.approx([1 / 3, 1])
-
-
-def test_threshold_leaves_the_measures_that_take_graded_labels_alone() -> None:
+    # also where graded labels happen to be 0 or 1
+    assert compute("R", BINARY, 4, threshold=2).tolist() == [0, 0, 0, 0]
+    # but not for measures that take graded labels
     for name in ("P", "Success", "nDCG"):
         assert compute(name, GRADED, 4, threshold=0.5) == pytest.approx(compute(name, GRADED, 4))
-
-
-def test_threshold_holds_even_where_graded_labels_happen_to_be_0_or_1() -> None:
-    assert compute("R", BINARY, 4, threshold=2).tolist() == [0, 0, 0, 0]
 
 
 def test_check_measures_lets_declared_labels_pass() -> None:

@@ -40,10 +40,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-def lines(file: pathlib.Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
-
-
 def records(number: int, task: str, count: int = 40) -> list[dict[str, Any]]:
     return make_records(SMALL, *made(number), task, count)
 
@@ -91,7 +87,7 @@ def test_a_world_cut_short_is_not_taken_for_a_finished_one(tmp_path: pathlib.Pat
 
 
 def test_pages_are_records_of_kilts_knowledge_source(world: pathlib.Path) -> None:
-    pages = lines(world / files.KNOWLEDGE_SOURCE)
+    pages = [json.loads(line) for line in (world / files.KNOWLEDGE_SOURCE).read_text().splitlines()]
     ids = [page["wikipedia_id"] for page in pages]
     assert len(set(ids)) == len(ids)
     assert len(pages) == pytest.approx(SMALL.num_passages, rel=0.1)
