@@ -28,15 +28,15 @@ def load(folder: str) -> Results:
     store = TableStore(folder)
     if not store.is_sealed(MEANS):
         raise InputError([f"{folder}: no sealed means; run erag-ray compare or erag-ray evaluate first"])
-    loading = _Loading(store)
+    loading = Loading(store)
     if others := stale(store.manifest(MEANS), store, loading.known):
         text = f"{folder}: means were computed from an earlier version of {', '.join(others)}"
         raise InputError([f"{text}; run erag-ray compare or erag-ray evaluate again"])
     return loading.results()
 
 
-class _Loading:
-    """Loads one folder and collects what is missing."""
+class Loading:
+    """Loads tables of one folder, and collects what is ``missing``, and why, by table."""
 
     def __init__(self, store: TableStore) -> None:
         self.store = store
@@ -52,7 +52,7 @@ class _Loading:
         needed = [schema for one in analyses for schema in one.tables if not one.is_optional]
         shown = dict.fromkeys((*needed, *(schema for one in analyses for schema in one.tables)))
         tables = {
-            schema.name: self._frame(schema, stages, is_needed=schema in needed)
+            schema.name: self.frame(schema, stages, is_needed=schema in needed)
             for schema in shown
             if schema != MEANS
         }
@@ -69,9 +69,10 @@ class _Loading:
             missing=(*self.missing.values(), *(f"{text}: {name}" for name in clashing)),
         )
 
-    def _frame(
-        self, schema: TableSchema, stages: Sequence[Mapping[str, Any]], *, is_needed: bool
+    def frame(
+        self, schema: TableSchema, stages: Sequence[Mapping[str, Any]] = (), *, is_needed: bool = False
     ) -> pl.DataFrame:
+        """Return a table, or of the tables of stages all rows; one that is missing, damaged or stale is empty."""
         root, empty = self.store.folder.root.rstrip("/"), schema.empty()
         of_stages = schema in OF_STAGES
         stores = [TableStore(f"{root}/{stage['stage']}") for stage in stages] if of_stages else [self.store]

@@ -34,7 +34,9 @@ def report(config: ReportConfig, console: rich.console.Console) -> None:
     with stage_progress("report", show=config.progress):
         results = load(config.out)
         questions = _questions(config, results)
-        results = dataclasses.replace(results, missing=(*results.missing, *questions.notes))
+        results = dataclasses.replace(
+            results, missing=tuple(dict.fromkeys((*results.missing, *questions.notes)))
+        )
         built = build_report(results)
         folder = Folder(config.out)
         folder.write_bytes(markdown(built, location=REST).encode(), "report.md")

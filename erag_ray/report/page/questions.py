@@ -19,6 +19,7 @@ from erag_ray.annotators import ANNOTATORS, label_sign
 from erag_ray.data.runs.references import REFERENCES
 from erag_ray.extensions import installed
 from erag_ray.measures.scores import has_word, whole_words
+from erag_ray.report.load import Loading
 from erag_ray.store.schemas import (
     CORPUS,
     DOCUMENT_OUTPUTS,
@@ -30,11 +31,8 @@ from erag_ray.store.schemas import (
     RUNS,
     SLICES,
     UTILITY,
-    TableSchema,
 )
-from erag_ray.store.stages.stage import stale
 from erag_ray.store.tables import TableStore
-from erag_ray.support.errors import InputError
 
 Texts = Literal["all", "snippets", "none"]
 Floats = npt.NDArray[np.float64]
@@ -43,7 +41,7 @@ PAIR = ["query_id", "doc_id"]
 LIST = ["reader", "run_id", "query_id", "depth"]
 OF_QUESTION = ("pairs", "lists", "end_to_end", "cells", "slices", "in_lists")
 """Frames of `Questions` of which a record has rows."""
-QUESTIONS_AT_A_TIME = 64
+QUESTIONS_AT_A_TIME, PAIRS_AT_A_TIME = 64, 1_000_000
 SNIPPET_CHARACTERS = 200
 DIGITS = 6
 """Significant digits of labels and scores in a record."""
@@ -134,64 +132,17 @@ class Questions:
         return list(map(int, np.bincount(numbers, minlength=len(self))))
 
 
-@dataclass
-class _Tables:
-    """Sealed tables of a folder; a missing or damaged one is read as empty and noted."""
-
-    store: TableStore
-    notes: list[str] = field(default_factory=list)
-    damaged: set[str] = field(default_factory=set)
-    known: dict[str, str | None] = field(default_factory=dict)
-
-    def read(self, schema: TableSchema) -> pl.DataFrame:
-        empty = schema.empty()
-        whole = pl.concat([empty, *self.parts(schema)])
-        return empty if schema.name in self.damaged else whole
-
-    def parts(self, schema: TableSchema) -> Iterator[pl.DataFrame]:
-        if not self.store.is_sealed(schema):
-            if schema in NEEDED:
-                self.notes.append(
-                    f"questions are shown without {schema.name}: the table is not in this folder"
-                )
-            return
-        try:
-            if others := stale(self.store.manifest(schema), self.store, self.known):
-                raise InputError(
-                    [f"it was computed from an earlier version of {', '.join(others)}; run the job again"]
-                )
-            yield from self.store.read_parts(schema)
-        except ValueError as error:
-            # changed bytes raise InputError, changed columns another ValueError
-            reason = error.problems[0] if isinstance(error, InputError) else str(error)
-            self.damaged.add(schema.name)
-            self.notes.append(f"questions are shown without {schema.name}: {reason}")
-
-    def in_lists(self) -> pl.DataFrame:
-        """Return query_id, run_id, doc_id, name and value of all extensions."""
-        tables = [extension.list_values for extension in installed() if extension.list_values]
-        parts = [
-            part.select(*PAIR, "run_id", name=name, value=pl.col("value").round_sig_figs(DIGITS))
-            for schema, name in tables
-            for part in self.parts(schema)
-        ]
-        return pl.concat([pl.DataFrame(schema=IN_LISTS), *parts]).drop_nulls("value")
-
-
 def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
     """Load the questions of a folder from its sealed tables; missing ones leave their part empty."""
-    tables = _Tables(store)
-    runs = tables.read(RUNS)
-    outputs = tables.read(DOCUMENT_OUTPUTS)
-    gold = tables.read(GOLD).select(PAIR)
-    queries = _queries(tables.read(QUERIES), runs if runs.height else outputs)
+    loading = Loading(store)
+    tables = {schema: loading.frame(schema, is_needed=True) for schema in NEEDED}
+    runs, outputs, gold = tables[RUNS], tables[DOCUMENT_OUTPUTS], tables[GOLD].select(PAIR)
+    queries = _queries(tables[QUERIES], runs if runs.height else outputs)
     run_ids = runs["run_id"].unique(maintain_order=True).to_list()
-    corpus = tables.read(CORPUS).with_row_index("row")
+    corpus = tables[CORPUS].with_row_index("row")
     pairs = _pairs(runs, gold, outputs, queries)
-    columns, labels = _labels(tables.parts(LABELS), pairs)
-    if LABELS.name in tables.damaged:
-        columns, labels = _labels(iter(()), pairs)
-    end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
+    columns, labels = _labels(tables.pop(LABELS), pairs)
+    end_to_end = _end_to_end(tables[UTILITY], tables[LIST_OUTPUTS], queries)
     runs_end_to_end = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
     return Questions(
         runs=list(dict.fromkeys([*run_ids, *runs_end_to_end["run_id"]])),
@@ -199,16 +150,26 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         depths=runs_end_to_end["depth"].unique().sort().to_list(),
         options=options,
         queries=queries,
-        pairs=_described(pairs, corpus, gold, tables.read(PROVENANCE), outputs),
+        pairs=_described(pairs, corpus, gold, tables[PROVENANCE], outputs),
         labels=labels,
         lists=_in_lists(runs, run_ids, pairs).sort("number", "run", "rank"),
         end_to_end=end_to_end,
-        cells=_numbered(tables.read(CELLS).drop_nulls("cell"), queries),
-        slices=_numbered(tables.read(SLICES), queries),
-        in_lists=_in_lists(tables.in_lists(), run_ids, pairs).sort("number", "run", "name", "pair"),
+        cells=_numbered(loading.frame(CELLS).drop_nulls("cell"), queries),
+        slices=_numbered(loading.frame(SLICES), queries),
+        in_lists=_in_lists(_list_values(loading), run_ids, pairs).sort("number", "run", "name", "pair"),
         corpus=corpus.select("title", "text"),
-        notes=list(dict.fromkeys(tables.notes)),
+        notes=list(loading.missing.values()),
     )
+
+
+def _list_values(loading: Loading) -> pl.DataFrame:
+    """Return query_id, run_id, doc_id, name and value of all extensions."""
+    value = pl.col("value").round_sig_figs(DIGITS)
+    parts = [
+        loading.frame(schema).select(*PAIR, "run_id", name=name, value=value)
+        for schema, name in (extension.list_values for extension in installed() if extension.list_values)
+    ]
+    return pl.concat([pl.DataFrame(schema=IN_LISTS), *parts]).drop_nulls("value")
 
 
 def _queries(queries: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
@@ -268,10 +229,10 @@ def _in_lists(rows: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -
     return rows.join(numbers, on="run_id").join(pairs.select(*PAIR, "number", "pair"), on=PAIR)
 
 
-def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[LabelColumn], Floats]:
+def _labels(labels: pl.DataFrame, pairs: pl.DataFrame) -> tuple[list[LabelColumn], Floats]:
     """Return the labels of every annotator as a column over the pairs, eRAG's first."""
     by_name: dict[tuple[str, str, str], Floats] = {}
-    for part in parts:
+    for part in labels.iter_slices(PAIRS_AT_A_TIME):
         joined = part.join(pairs.select(*PAIR, "pair"), on=PAIR)
         for name, rows in joined.group_by("reader", "score", "annotator"):
             column = by_name.setdefault(name, np.full(pairs.height, np.nan))
