@@ -5,24 +5,23 @@ import json
 import math
 import random
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import polars as pl
 import pytest
 import vl_convert
-from given_results import figures_of_dataset, results
+from given_results import figures_of_dataset, results, view_of
 
 from erag_ray.analyses import agreement, question_by_question
 from erag_ray.analyses.comparisons import COMPARISONS, run_differences, show_all
 from erag_ray.analyses.contract import View
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.analyses.means import MEANS, utility_by_depth
+from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import MAX_RUNS
 from erag_ray.analyses.parts.model import Figure, Mark, Table
 from erag_ray.analyses.question_by_question import MAX_BARS, gain_by_question
-from erag_ray.analyses.scope import Scope, scope_of
 from erag_ray.analyses.useful_documents import shares_by_rank
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
 from erag_ray.extras.papers.pictures import PICTURE_CONFIG, svg
@@ -70,14 +69,10 @@ ROWS = [*({"query_id": f"q{n}", "dataset": "d"} for n in range(4)), {"query_id":
 QUESTIONS = frame(QUERIES, ROWS, question="?", answers=["a"], score="em")
 
 
-def scope(*runs: str, **more: Any) -> Scope:
-    facts: dict[str, Any] = {"dataset": "d", "reader": "R", "score": "em", "depth": 2, "confidence": 0.95}
-    return Scope(**{**facts, "runs": runs, "num_runs": len(runs), **more})
-
-
-def figure_of(show: Callable[[View], Iterator[Figure]], of: Scope, **tables: pl.DataFrame) -> Figure | None:
-    view = View(results=results(**tables), dataset=of.dataset, runs=of.runs, scope=of)
-    return next(show(view), None)
+def view(*runs: str, score: str = "em", **tables: pl.DataFrame) -> View:
+    """Of runs at depth 2, best first."""
+    rows = [mean(run, 2, 1 - number / 10, score=score) for number, run in enumerate(runs)]
+    return view_of(results(means=means_of(rows), **tables), "d")
 
 
 def data_of(figure: Figure | None) -> list[Row]:
@@ -85,39 +80,33 @@ def data_of(figure: Figure | None) -> list[Row]:
     return figure.data.to_dicts()
 
 
-# --- the scope ---
+# --- what figures show ---
 
 
-def test_a_scope_has_the_runs_in_their_order_and_the_largest_depth() -> None:
-    found = scope_of(means_of(MEANS_OF_TWO), "d", 0.9, "BA")
-    assert found is not None
-    assert (found.runs, found.depth, found.reader, found.score) == (("B", "A"), 2, "R", "em")
-    assert found.interval == "90% interval"
+def test_figures_have_the_runs_in_their_order_and_name_the_interval() -> None:
+    (figure,) = figures_of_dataset(results(0.9, means=means_of(MEANS_OF_TWO)), "d")
+    assert [(row["run"], row["documents"]) for row in data_of(figure)] == [
+        ("B", 1),
+        ("B", 2),
+        ("A", 1),
+        ("A", 2),
+    ]
+    assert figure.rules == {"no passages": 0.25, "gold passages": 0.9}
+    assert "bands: 90% interval. Gold passages: 3 of 4 questions." in figure.caption
 
 
 def test_a_dataset_without_utility_has_no_figures() -> None:
-    assert scope_of(means_of(MEANS_OF_TWO), "other", 0.9, "BA") is None
-    assert scope_of(means_of([mean("A", 1, None)]), "d", 0.9, "A") is None
-    assert figures_of_dataset(results(means=means_of([])), "d") == []
+    for rows in ([], [mean("A", 1, None)], [mean("no_passages", 0, 0.25)]):
+        assert figures_of_dataset(results(means=means_of(rows)), "d") == []
 
 
 def test_of_many_runs_the_best_are_shown_and_the_caption_says_so() -> None:
     rows = [mean(f"r{n:02}", depth, n / 20) for n in range(12) for depth in (1, 5)]
-    table = means_of(rows)
-    found = scope_of(table, "d", 0.95, [f"r{n:02}" for n in range(11, -1, -1)])
-    assert found is not None
-    assert found.runs == tuple(f"r{n:02}" for n in range(11, 11 - MAX_RUNS, -1))
-    (figure,) = utility_by_depth(table, found)
-    assert [row["run"] for row in data_of(figure)][::2] == list(found.runs)
+    (figure,) = figures_of_dataset(results(means=means_of(rows)), "d")
+    best = [f"r{n:02}" for n in range(11, 11 - MAX_RUNS, -1)]
+    assert [row["run"] for row in data_of(figure)][::2] == best
+    assert figure.color_names == (*sorted(best[:4]), *sorted(best[4:]))
     assert "best 8 of 12 runs" in figure.caption
-
-
-def test_of_several_scores_the_one_of_most_questions_is_shown() -> None:
-    more = [mean("A", 2, 0.1, score="f1", num_queries=2), mean("A", 9, 0.1, score="f1", num_queries=2)]
-    found = scope_of(means_of([*MEANS_OF_TWO, *more]), "d", 0.95, "BA")
-    assert found is not None
-    assert (found.score, found.depth) == ("em", 2)
-    assert "others are scored by f1" in found.notes
 
 
 # --- utility ---
@@ -125,11 +114,11 @@ def test_of_several_scores_the_one_of_most_questions_is_shown() -> None:
 
 def test_utility_without_references_has_no_rules_and_leaves_out_what_is_null() -> None:
     rows = [mean("A", 1, 0.5), mean("A", 2, None), mean("A", 3, 0.5)]
-    (figure,) = utility_by_depth(means_of(rows), scope("A"))
+    (figure,) = figures_of_dataset(results(means=means_of(rows)), "d")
     assert figure.rules == {}
     assert [row["documents"] for row in data_of(figure)] == [1, 3]
     # the first picture of the page shows one depth
-    assert not list(utility_by_depth(means_of(rows[:2]), scope("A")))
+    assert figures_of_dataset(results(means=means_of(rows[:2])), "d") == []
 
 
 def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) -> pl.DataFrame:
@@ -146,26 +135,20 @@ def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) ->
 
 def test_pairs_that_were_not_compared_are_counted_and_runs_beyond_the_scope_left_out() -> None:
     rows = [("A", "B", 2, 0.1, 0.2), ("A", "C", 2, None, 1.0), ("A", "Z", 2, 0.5, 0.01)]
-    figure = figure_of(run_differences, scope("A", "B", "C"), comparisons=comparisons_of(rows))
+    figure = next(run_differences(view("A", "B", "C", comparisons=comparisons_of(rows))), None)
     assert figure is not None
     assert [row["pair"] for row in data_of(figure)] == ["A - B"]
     assert "Not compared: 1 of 2" in figure.caption
-    assert figure_of(run_differences, scope("A", "C"), comparisons=comparisons_of(rows[1:2])) is None
+    assert next(run_differences(view("A", "C", comparisons=comparisons_of(rows[1:2]))), None) is None
 
 
-def test_the_best_run_is_compared_by_each_score_of_a_dataset() -> None:
+def test_the_best_run_is_compared_in_each_dataset() -> None:
     rows = comparisons_of([("A", "B", 2, 0.1, 0.2), ("A", "B", 1, 0.3, 0.2)])
-    several = pl.concat(
-        [rows, rows.with_columns(score=pl.lit("f1"), difference=-0.4), rows.with_columns(dataset=pl.lit("e"))]
-    )
+    several = pl.concat([rows, rows.with_columns(dataset=pl.lit("e"))])
     whole = dataclasses.replace(results(comparisons=several), rankings={"d": ["B", "A"], "e": ["A", "B"]})
     (table,) = show_all(whole)
     shown = [[cell.value for cell in row[:4]] for row in table.rows]
-    assert shown == [
-        ["d", "B - A", "utility@2 by em", -0.1],
-        ["d", "B - A", "utility@2 by f1", 0.4],
-        ["e", "A - B", "utility@2", 0.1],
-    ]
+    assert shown == [["d", "B - A", "utility@2", -0.1], ["e", "A - B", "utility@2", 0.1]]
 
 
 def utility_of(values: dict[str, Sequence[float | None]], ids: Sequence[str] | None = None) -> pl.DataFrame:
@@ -179,19 +162,19 @@ def utility_of(values: dict[str, Sequence[float | None]], ids: Sequence[str] | N
 
 def test_the_gain_of_the_best_run_leaves_out_what_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     table = utility_of({"A": [1, 0, 1, None], "B": [0, 0.5, 1, 1], "C": [0, 0, 0, 0]})
-    figure = figure_of(gain_by_question, scope("A", "B", "C"), utility=table, queries=QUESTIONS)
+    figure = next(gain_by_question(view("A", "B", "C", utility=table, queries=QUESTIONS)), None)
     assert [(row["place"], row["query"], row["difference"], row["better"]) for row in data_of(figure)] == [
         (1, "q0", 1.0, "A better"),
         (2, "q2", 0.0, "equal"),
         (3, "q1", -0.5, "B better"),
     ]
-    assert figure_of(gain_by_question, scope("A"), utility=table, queries=QUESTIONS) is None
+    assert next(gain_by_question(view("A", utility=table, queries=QUESTIONS)), None) is None
     monkeypatch.setattr(question_by_question, "score_sign", lambda name: -1)
-    less = figure_of(gain_by_question, scope("A", "B"), utility=table, queries=QUESTIONS)
+    less = next(gain_by_question(view("A", "B", utility=table, queries=QUESTIONS)), None)
     assert less is not None
     assert "A serves the reader better on 1 questions, B on 1" in less.caption
     others = QUESTIONS.filter(dataset="e")
-    assert figure_of(gain_by_question, scope("A", "B"), utility=table, queries=others) is None
+    assert next(gain_by_question(view("A", "B", utility=table, queries=others)), None) is None
 
 
 def test_a_measure_of_harm_agrees_best_where_it_agrees_least() -> None:
@@ -205,8 +188,9 @@ def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:
     columns = {run: [draw.random() for _ in range(count)] for run in "AB"}
     constant = {"dataset": "d", "question": "?", "answers": ["a"], "score": "em"}
     questions = frame(QUERIES, [{"query_id": f"q{n}"} for n in range(count)], **constant)
-    tables = {"utility": utility_of(columns), "queries": questions}
-    bars = data_of(figure_of(gain_by_question, scope("A", "B"), **tables))
+    bars = data_of(
+        next(gain_by_question(view("A", "B", utility=utility_of(columns), queries=questions)), None)
+    )
     assert len(bars) == MAX_BARS
     assert {bar["questions"] for bar in bars} == {2, 3}
     wanted = sorted((a - b for a, b in zip(*columns.values(), strict=True)), reverse=True)
@@ -224,14 +208,14 @@ def test_what_cannot_be_shown_of_harm_is_said() -> None:
     rows = [{"annotator": "erag", "query_id": "q0", "doc_id": "x", "label": 0.5}]
     tables = {"runs": lists, "queries": QUESTIONS}
     labels = frame(LABELS, rows, reader="R", score="em")
-    figure = figure_of(shares_by_rank, scope("A"), labels=labels, **tables)
+    figure = next(shares_by_rank(view("A", labels=labels, **tables)), None)
     assert figure is not None
     assert "Harm is not shown" in figure.caption
     assert "any score above 0 counts as useful" in figure.caption
-    assert figure_of(shares_by_rank, scope("A", score="abstained"), labels=labels, **tables) is None
+    assert next(shares_by_rank(view("A", score="abstained", labels=labels, **tables)), None) is None
     rows = [{"annotator": "provenance", "query_id": "q0", "doc_id": "x", "label": 1.0}]
     labels = frame(LABELS, rows, reader="", score="")
-    assert figure_of(shares_by_rank, scope("A"), labels=labels, **tables) is None
+    assert next(shares_by_rank(view("A", labels=labels, **tables)), None) is None
 
 
 def correlations_of(values: dict[tuple[str, str, str], float | None], **more: object) -> pl.DataFrame:
@@ -261,8 +245,8 @@ TAUS: dict[tuple[str, str, str], float | None] = {
 
 def test_agreement_without_any_value_is_not_drawn() -> None:
     nothing = correlations_of(dict.fromkeys(TAUS))
-    assert not list(agreement.agreement_by_annotator(nothing, scope("A")))
-    assert not list(agreement.agreement_by_annotator(nothing.clear(), scope("A")))
+    for table in (nothing, nothing.clear()):
+        assert not list(agreement.show(view("A", correlations=table)))
 
 
 # --- cost ---
@@ -312,9 +296,12 @@ def labels_by(*names: str) -> pl.DataFrame:
 
 def test_the_cost_of_a_label_is_its_distinct_requests_for_each_question() -> None:
     names = ("erag", "gain", "gold_likelihood", "provenance", "llm_relevance", "my.module:own")
-    costs = agreement.requests_by_annotator(
-        labels_by(*names), frame(REQUESTS, ASKED, reader="R"), QUESTIONS, scope("A")
-    )
+    tables = {
+        "labels": labels_by(*names),
+        "requests": frame(REQUESTS, ASKED, reader="R"),
+        "queries": QUESTIONS,
+    }
+    costs = agreement.requests_by_annotator(view("A", **tables))
     assert dict(costs.iter_rows()) == {
         "erag": 3 / 2,
         "gain": 5 / 2,
@@ -324,10 +311,19 @@ def test_the_cost_of_a_label_is_its_distinct_requests_for_each_question() -> Non
     }
 
 
+def cost_of(taus: pl.DataFrame, labels: pl.DataFrame, requests: pl.DataFrame) -> Figure | None:
+    """The second figure of agreements, if there is one."""
+    tables = {"correlations": taus, "labels": labels, "requests": requests, "queries": QUESTIONS}
+    first, *others = agreement.show(view("A", **tables))
+    assert "how well each label agrees" in first.title
+    return next(iter(others), None)
+
+
 def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
     taus: dict[tuple[str, str, str], float | None] = {**TAUS, ("my.module:own", "P", "A"): 0.3}
-    given = (labels_by("erag", "provenance", "my.module:own"), frame(REQUESTS, ASKED, reader="R"), QUESTIONS)
-    (figure,) = agreement.cost_against_agreement(correlations_of(taus), *given, scope("A"))
+    labels = labels_by("erag", "provenance", "my.module:own")
+    figure = cost_of(correlations_of(taus), labels, frame(REQUESTS, ASKED, reader="R"))
+    assert figure is not None
     assert [(row["label"], row["value"]) for row in figure.data.drop_nulls("requests").to_dicts()] == [
         ("provenance: P@2 (0.0 requests)", 0.1),
         ("erag: AP@2 (1.5 requests)", 0.95),
@@ -339,12 +335,8 @@ def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
 def test_cost_is_not_drawn_where_all_labels_cost_the_same_or_nothing_is_known_of_it() -> None:
     only = correlations_of({("provenance", "P", "A"): 0.1, ("contains_answer_dpr", "P", "A"): 0.2})
     requests, free = frame(REQUESTS, ASKED, reader="R"), labels_by("provenance", "contains_answer_dpr")
-    assert not list(agreement.cost_against_agreement(only, free, requests, QUESTIONS, scope("A")))
-    unasked = requests.clear()
-    both = labels_by("erag", "provenance")
-    assert not list(
-        agreement.cost_against_agreement(correlations_of(TAUS), both, unasked, QUESTIONS, scope("A"))
-    )
+    assert cost_of(only, free, requests) is None
+    assert cost_of(correlations_of(TAUS), labels_by("erag", "provenance"), requests.clear()) is None
 
 
 # --- the papers' and the benchmark's ---

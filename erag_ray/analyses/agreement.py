@@ -10,8 +10,7 @@ from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.correlations import CORRELATIONS, agreement, informative
 from erag_ray.analyses.parts.formats import MISSING
 from erag_ray.analyses.parts.model import Figure, Table
-from erag_ray.analyses.parts.shapes import about, crosstab, names, part_name
-from erag_ray.analyses.scope import Scope
+from erag_ray.analyses.parts.shapes import crosstab, names, part_name
 from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, agreement_sign, no_documents
 from erag_ray.store.schemas import LABELS, QUERIES, REQUESTS
 
@@ -26,19 +25,14 @@ INTERVALS: Mapping[str, Any] = {
 
 def show(view: View) -> Iterator[Figure]:
     """Yield each label's agreement with utility, and what it costs."""
-    if view.scope is None:
-        return
-    correlations, results = informative(view.rows(CORRELATIONS)), view.results
-    others = (results[LABELS], results[REQUESTS], results[QUERIES])
-    yield from agreement_by_annotator(correlations, view.scope)
-    yield from cost_against_agreement(correlations, *others, view.scope)
+    best, symbol = _of_shown(view)
+    if best.height:
+        yield from agreement_by_annotator(view, best, symbol)
+        yield from cost_against_agreement(view, best.filter(run=view.shown[0]), symbol)
 
 
-def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
+def agreement_by_annotator(view: View, best: pl.DataFrame, symbol: str) -> Iterator[Figure]:
     """Plot each annotator's agreement with utility, with interval and ceiling, a panel per run."""
-    best, symbol = _of_scope(correlations, scope)
-    if best.is_empty():
-        return
     columns = ["label", "run", "value", "low", "high", "kind", "questions"]
     ceilings = best.drop_nulls("ceiling").with_columns(
         value="ceiling", low=None, high=None, kind=pl.lit(CEILING)
@@ -52,23 +46,22 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Iterator
         facet="run",
         x_title=f"{symbol} with end-to-end utility",
         caption="Over questions. Of each annotator the measure that agrees best on average over the runs shown, with "
-        f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{scope.notes}",
+        f"{view.results.interval}. ceiling: the most {symbol} that ties in these data allow.{view.not_shown()}",
         is_main=True,
-        **about(scope.dataset, "agreement", "how well each label agrees with end-to-end utility"),
+        **view.about("agreement", "how well each label agrees with end-to-end utility"),
     )
 
 
-def _of_scope(correlations: pl.DataFrame, scope: Scope) -> tuple[pl.DataFrame, str]:
-    """Return `best_measures` of the runs of a scope, with a label and the run, and the symbol of the statistic."""
+def _of_shown(view: View) -> tuple[pl.DataFrame, str]:
+    """Return `best_measures` of the runs in figures, with a label and the run, and the symbol of the statistic."""
+    correlations = informative(view.rows(CORRELATIONS))
     computed = correlations["statistic"].unique().sort().to_list()
     # Kendall's tau if it was computed
     statistic = next(
         (name for name in order.STATISTIC_NAMES if name in computed), computed[0] if computed else ""
     )
-    selected = correlations.filter(
-        dataset=scope.dataset, reader=scope.reader, score=scope.score, statistic=statistic
-    )
-    best = order.in_run_order(best_measures(selected, scope.runs), scope.runs)
+    selected = correlations.filter(statistic=statistic)
+    best = order.in_run_order(best_measures(selected, view.shown), view.shown)
     label = pl.format("{}: {}@{}", "annotator", "measure", "depth")
     named = best.with_columns(label=label, run="run_id", kind=pl.lit(AGREEMENT), questions="num_queries")
     return named, order.symbol_of(statistic)
@@ -94,17 +87,9 @@ def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFra
     return order.in_reading_order(candidates.join(best, on=key, how="semi"))
 
 
-def cost_against_agreement(
-    correlations: pl.DataFrame,
-    labels: pl.DataFrame,
-    requests: pl.DataFrame,
-    queries: pl.DataFrame,
-    scope: Scope,
-) -> Iterator[Figure]:
+def cost_against_agreement(view: View, best: pl.DataFrame, symbol: str) -> Iterator[Figure]:
     """Plot each annotator's agreement for the best run, sorted by the requests to a model that its labels take."""
-    best, symbol = _of_scope(correlations, scope)
-    best = best.filter(run=scope.runs[0])
-    costs = requests_by_annotator(labels, requests, queries, scope)
+    costs = requests_by_annotator(view)
     rows = best.join(costs, on="annotator", maintain_order="left").sort("requests", maintain_order=True)
     # if all labels cost the same there is no trade-off to show
     if rows["requests"].n_unique() < 2:
@@ -120,30 +105,28 @@ def cost_against_agreement(
         **INTERVALS,
         data=rows.with_columns(label=with_cost).select(*columns),
         x_title=f"{symbol} with end-to-end utility",
-        caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
-        "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "
-        f"measured for whole stages only, and not shown: annotators share requests.{left_out}",
-        **about(scope.dataset, "cost", "agreement of each label against its cost"),
+        caption=f"Run {view.shown[0]}, with {view.results.interval}; the cheapest label first. In brackets: distinct "
+        "requests to a model for each question, for the documents of all runs, as if none were cached. Tokens and "
+        f"seconds are measured for whole stages only, and not shown: annotators share requests.{left_out}",
+        **view.about("cost", "agreement of each label against its cost"),
     )
 
 
-def requests_by_annotator(
-    labels: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame, scope: Scope
-) -> pl.DataFrame:
+def requests_by_annotator(view: View) -> pl.DataFrame:
     """Return the distinct requests per labelled question: columns annotator and requests.
 
     Annotators from outside the package, and those whose requests are missing, are left out.
     """
-    of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
+    labels, of_dataset, rows = view.results[LABELS], view.rows(QUERIES).select("query_id"), []
     single = (
-        requests.filter(pl.col("doc_ids").list.len() <= 1)
+        view.results[REQUESTS]
+        .filter(pl.col("doc_ids").list.len() <= 1)
         .join(of_dataset, on="query_id", how="semi")
         .with_columns(doc_id=pl.col("doc_ids").list.first())
     )
-    rows = []
     for name in labels["annotator"].unique().sort():
         # one annotator at a time: two copies of all labels of a large job do not fit in memory
-        pairs = labels.filter(pl.col("reader").is_in(["", scope.reader]), annotator=name).select(PAIR)
+        pairs = labels.filter(annotator=name).select(PAIR)
         selected = pairs.join(of_dataset, on="query_id", how="semi")
         count = _num_requests(name, selected, single)
         if count is not None and selected.height:

@@ -10,7 +10,7 @@ from erag_ray.analyses.answer import listed_and, needed_questions, not_compared,
 from erag_ray.analyses.columns import DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, estimated, per_dataset
 from erag_ray.analyses.order import MAX_RUNS, by_utility, first_of_each, reasons
-from erag_ray.analyses.parts.formats import counted
+from erag_ray.analyses.parts.formats import counted, utility_name
 from erag_ray.analyses.parts.model import Figure, Finding, Part, Table
 from erag_ray.analyses.parts.shapes import listing, name_field, rows_of
 from erag_ray.analyses.settings import ANY, Settings
@@ -121,12 +121,11 @@ def show_all(results: Results) -> Iterator[Table]:
     for dataset, ranking in results.rankings.items():
         deepest = used.filter(dataset=dataset).filter(pl.col("depth") == pl.col("depth").max())
         best, others = ranking[:1], ranking[1:MAX_RUNS]
-        parts = list(by_utility(deepest))
-        for (score, name), part in parts:
-            from_best = _exchanged(part, pl.col("run_b").is_in(best)).filter(pl.col("run_a").is_in(best))
-            against = {row["run_b"]: row for row in rows_of(from_best)}
-            quantity = f"{name} by {score}" if len(parts) > 1 else name
-            rows += [{**against[run], "quantity": quantity} for run in others if run in against]
+        from_best = _exchanged(deepest, pl.col("run_b").is_in(best)).filter(pl.col("run_a").is_in(best))
+        against = {
+            row["run_b"]: {**row, "quantity": utility_name(row["depth"])} for row in rows_of(from_best)
+        }
+        rows += [against[run] for run in others if run in against]
     yield listing(
         rows,
         (
@@ -176,22 +175,15 @@ def run_differences(view: View) -> Iterator[Figure]:
 
     A pair is named ``better - worse`` and sorted by its difference at the largest depth of its comparisons.
     """
-    scope = view.scope
-    if scope is None:
-        return
-    pairs = view.rows(COMPARISONS).filter(
-        pl.col("run_a").is_in(scope.runs) & pl.col("run_b").is_in(scope.runs),
-        annotator=END_TO_END,
-        reader=scope.reader,
-        score=scope.score,
-    )
+    is_shown = pl.col("run_a").is_in(view.shown) & pl.col("run_b").is_in(view.shown)
+    pairs = view.rows(COMPARISONS).filter(is_shown, annotator=END_TO_END)
     compared = pairs.drop_nulls("difference")
-    if compared.is_empty():
+    if compared.is_empty() or view.standing is None:
         return
     num_missing = pairs.height - compared.height
     missing = f" Not compared: {num_missing} of {pairs.height} (too few questions)." if num_missing else ""
     yield Figure(
-        data=_oriented(compared, 1 - scope.confidence),
+        data=_oriented(compared, view.results.alpha),
         mark="interval",
         x="difference",
         y="pair",
@@ -202,11 +194,12 @@ def run_differences(view: View) -> Iterator[Figure]:
         facet="documents",
         rules={"no difference": 0.0},
         x_title="difference of utility",
-        caption=f"Paired over questions; sorted by the difference at the largest depth. Intervals ({scope.interval} "
-        "where one pair is compared) and p by sign flips, with Holm's correction over all pairs of runs and depths: an "
-        f"interval excludes 0 exactly if the pair is significant.{missing}{scope.notes}",
+        caption="Paired over questions; sorted by the difference at the largest depth. Intervals "
+        f"({view.results.interval} where one pair is compared) and p by sign flips, with Holm's correction over all "
+        f"pairs of runs and depths: an interval excludes 0 exactly if the pair is significant.{missing}"
+        f"{view.not_shown()}",
         is_main=True,
-        **view.about("differences", f"differences of runs by utility (mean {scope.score})"),
+        **view.about("differences", f"differences of runs by utility (mean {view.standing.score})"),
     )
 
 

@@ -10,10 +10,9 @@ from typing import Any, TypeVar, cast
 import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
-from erag_ray.analyses.order import by_mean_rank
+from erag_ray.analyses.order import MAX_LABELLED, MAX_RUNS, by_mean_rank
 from erag_ray.analyses.parts.model import Part
 from erag_ray.analyses.parts.shapes import about
-from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import annotator_named, applicable_queries
@@ -222,6 +221,11 @@ class Results:
         return float(self.configs.get("means", {}).get("confidence") or JobConfig.confidence)
 
     @property
+    def interval(self) -> str:
+        """Name of the intervals, such as ``95% interval``."""
+        return f"{self.confidence:.0%} interval"
+
+    @property
     def alpha(self) -> float:
         return 1 - self.confidence
 
@@ -239,12 +243,29 @@ class View:
     dataset: str
     runs: Sequence[str]
     """Its runs, best first."""
-    scope: Scope | None = None
-    """What its figures show; None without any utility."""
+    scored: Sequence[str] = ()
+    """Those with any score, best first; figures show `shown`."""
     standing: Standing | None = None
     """Which run leads, and what is known of the others; None without any utility."""
     is_only: bool = False
     """Whether the job has no other dataset."""
+
+    @property
+    def shown(self) -> Sequence[str]:
+        """The runs in figures: more lines are hard to distinguish."""
+        return self.scored[:MAX_RUNS]
+
+    @property
+    def color_names(self) -> tuple[str, ...]:
+        """These in the order of their colors, the same in all datasets that show the same runs."""
+        return (*sorted(self.shown[:MAX_LABELLED]), *sorted(self.shown[MAX_LABELLED:]))
+
+    def not_shown(self, most: int = MAX_RUNS) -> str:
+        """Return a note on the runs that a figure shows, if these are not all."""
+        num_runs = len(self.scored)
+        return (
+            f" The best {most} of {num_runs} runs by utility; the tables have all." if num_runs > most else ""
+        )
 
     def rows(self, schema: TableSchema) -> pl.DataFrame:
         table = self.results[schema]

@@ -13,8 +13,7 @@ from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, estimated, per_dataset
 from erag_ray.analyses.parts.formats import counted, number
 from erag_ray.analyses.parts.model import Column, Figure, Finding, Format, Part, Table, Value
-from erag_ray.analyses.parts.shapes import about, crosstab, estimate, names
-from erag_ray.analyses.scope import Scope
+from erag_ray.analyses.parts.shapes import crosstab, estimate, names
 from erag_ray.analyses.settings import Settings
 from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import ANNOTATORS
@@ -53,8 +52,8 @@ def means(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
 def show(view: View) -> Iterator[Part]:
     """Yield utility by depth, every mean at full depth, and what the reader scores without retrieval."""
     rows = _with_estimates(view.rows(MEANS))
-    if view.scope is not None:
-        yield from utility_by_depth(rows, view.scope)
+    if view.standing is not None:
+        yield from utility_by_depth(view, rows, view.standing.score)
     yield which_retriever(view, rows)
     if view.standing is not None:
         yield from _reader(view.standing)
@@ -92,14 +91,11 @@ def _value(num_queries: int, row: Mapping[str, Any]) -> Value:
     return estimate(row, "mean", note)
 
 
-def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
+def utility_by_depth(view: View, means: pl.DataFrame, score: str) -> Iterator[Figure]:
     """Plot mean utility by number of documents: a line and band per run; closed book and gold as reference lines."""
-    utility = means.filter(
-        dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
-    ).drop_nulls("mean")
-    selected = order.in_run_order(utility.filter(pl.col("run_id").is_in(scope.runs)), scope.runs).sort(
-        "run_number", "depth", maintain_order=True
-    )
+    utility = means.filter(annotator=END_TO_END).drop_nulls("mean")
+    of_runs = order.in_run_order(utility.filter(pl.col("run_id").is_in(view.shown)), view.shown)
+    selected = of_runs.sort("run_number", "depth", maintain_order=True)
     references = utility.filter(pl.col("run_id").is_in(REFERENCES))
     columns = {"run_id": "run", "depth": "documents", "mean": "utility", "num_queries": "questions"}
     if selected["depth"].n_unique() < 2:
@@ -115,14 +111,14 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Iterator[Figure]:
         low="low",
         high="high",
         color="run",
-        color_names=scope.color_names,
+        color_names=view.color_names,
         rules={REFERENCE_NAMES[row["run_id"]]: row["mean"] for row in references.to_dicts()},
         x_title="documents in the prompt (k)",
-        y_title=f"utility (mean {scope.score})",
-        caption=f"Mean score of the reader's output with the first k documents; bands: {scope.interval}."
-        f"{counts}{scope.notes}",
+        y_title=f"utility (mean {score})",
+        caption=f"Mean score of the reader's output with the first k documents; bands: {view.results.interval}."
+        f"{counts}{view.not_shown()}",
         is_main=True,
-        **about(scope.dataset, "utility", "utility by number of documents"),
+        **view.about("utility", "utility by number of documents"),
     )
 
 

@@ -19,6 +19,8 @@ REFERENCE_MEANINGS = {
 }
 MAX_RUNS = 8
 """Runs that have a column in tables over all datasets, and that figures show."""
+MAX_LABELLED = 4
+"""Runs in figures of labels, whose lines cross often."""
 
 
 def by_mean_rank(rankings: Iterable[Sequence[str]]) -> list[str]:

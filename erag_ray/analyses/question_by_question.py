@@ -8,7 +8,6 @@ import polars as pl
 from erag_ray.analyses.contract import Analysis, View
 from erag_ray.analyses.parts.formats import with_documents
 from erag_ray.analyses.parts.model import Figure
-from erag_ray.analyses.scope import Scope
 from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import QUERIES, UTILITY
 
@@ -23,20 +22,20 @@ def gain_by_question(view: View) -> Iterator[Figure]:
     Where the reader is right or wrong, one bar: the questions that either run gets better, and the others. Where its
     score has more values, a bar per question, sorted by difference.
     """
-    scope = view.scope
-    if scope is None or len(scope.runs) < 2:
+    if view.standing is None or len(view.scored) < 2:
         return
-    best, second = scope.runs[:2]
+    (best, second), depth, score = view.scored[:2], view.standing.deepest, view.standing.score
     outcomes = {1: f"{best} better", 0: EQUAL, -1: f"{second} better"}
     sign = pl.col("difference").sign().cast(pl.Int64)
     better = sign.replace_strict(outcomes, return_dtype=pl.String)
-    values = _differences(view.rows(UTILITY), scope).with_columns(better=better)
+    scores = view.rows(UTILITY).filter(depth=depth)
+    values = _differences(scores, best, second, score_sign(score) or 1).with_columns(better=better)
     if values.is_empty():
         return
     counts = dict(values["better"].value_counts().iter_rows())
     won, equal, lost = (counts.get(name, 0) for name in outcomes.values())
     caption = (
-        f"{with_documents(scope.depth).capitalize()}, {best} serves the reader better on {won:,} questions, "
+        f"{with_documents(depth).capitalize()}, {best} serves the reader better on {won:,} questions, "
         f"{second} on {lost:,}; equal on {equal:,} of {values.height:,}."
     )
     if values["difference"].is_in([-1.0, 0.0, 1.0]).all():
@@ -52,7 +51,7 @@ def gain_by_question(view: View) -> Iterator[Figure]:
     else:
         data = _bars(values, min(values.height, MAX_BARS)).with_columns(better=better)
         axes = {"x": "place", "y": "difference", "x_title": "questions, sorted by difference"}
-        axes["y_title"] = f"difference of utility ({scope.score})"
+        axes["y_title"] = f"difference of utility ({score})"
         if values.height > MAX_BARS:
             caption += f" A bar is the mean of {values.height / MAX_BARS:.1f} neighbouring questions."
     form: dict[str, Any] = {**axes, **view.about("gain", f"{best} against {second}, question by question")}
@@ -67,13 +66,11 @@ def gain_by_question(view: View) -> Iterator[Figure]:
     )
 
 
-def _differences(utility: pl.DataFrame, scope: Scope) -> pl.DataFrame:
-    """Return query and difference of the questions judged with both runs at the largest depth, descending."""
-    scores = utility.filter(reader=scope.reader, score=scope.score, depth=scope.depth).drop_nulls("value")
-    first, second = (scores.filter(run_id=run) for run in scope.runs[:2])
-    both = first.join(second.select("query_id", other="value"), on="query_id")
-    difference = (pl.col("value") - pl.col("other")) * (score_sign(scope.score) or 1)
-    differences = both.select(query="query_id", difference=difference)
+def _differences(utility: pl.DataFrame, best: str, second: str, sign: int) -> pl.DataFrame:
+    """Return query and difference of the questions that are judged with both runs, descending."""
+    first, other = (utility.filter(run_id=run).drop_nulls("value") for run in (best, second))
+    both = first.join(other.select("query_id", other="value"), on="query_id")
+    differences = both.select(query="query_id", difference=(pl.col("value") - pl.col("other")) * sign)
     return differences.sort("difference", "query", descending=[True, False])
 
 

@@ -6,9 +6,8 @@ import polars as pl
 
 from erag_ray.analyses.columns import with_first
 from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
-from erag_ray.analyses.order import in_run_order
+from erag_ray.analyses.order import MAX_LABELLED, in_run_order
 from erag_ray.analyses.parts.model import Figure, Note
-from erag_ray.analyses.scope import MAX_LABELLED, Scope
 from erag_ray.annotators import PAIR, label_sign
 from erag_ray.measures.agreement import share_of
 from erag_ray.store.schemas import CLUSTERS, LABELS, QUERIES, RUNS
@@ -23,28 +22,25 @@ COLUMNS = ("rank", "share", "low", "high", "documents", "positive", "judged")
 
 def shares_by_rank(view: View) -> Iterator[Figure]:
     """Plot the share of useful (erag > 0) and harmful (gain < 0) documents by rank, with Wilson intervals."""
-    scope, results = view.scope, view.results
-    if scope is None or label_sign("erag", scope.score) < 1:
+    results = view.results
+    if view.standing is None or label_sign("erag", view.standing.score) < 1:
         return
-    queries = view.rows(QUERIES).filter(score=scope.score).select("query_id")
-    of_dataset = with_first(queries, results[CLUSTERS]).select("query_id", "first")
-    lists = results[RUNS].filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED]))
-    lists = lists.join(of_dataset, on="query_id")
-    judged = (
-        results[LABELS]
-        .filter(pl.col("annotator").is_in(list(JUDGEMENTS)), reader=scope.reader)
-        .drop_nulls("label")
+    of_dataset = with_first(view.rows(QUERIES).select("query_id"), results[CLUSTERS]).select(
+        "query_id", "first"
     )
+    lists = results[RUNS].filter(pl.col("run_id").is_in(view.scored[:MAX_LABELLED]))
+    lists = lists.join(of_dataset, on="query_id")
+    judged = results[LABELS].filter(pl.col("annotator").is_in(list(JUDGEMENTS))).drop_nulls("label")
     selected = judged.join(of_dataset, on="query_id", how="semi")
     parts = [
-        _shares(lists, selected.filter(annotator=annotator), condition, scope.confidence, name)
+        _shares(lists, selected.filter(annotator=annotator), condition, results.confidence, name)
         for annotator, (name, condition) in JUDGEMENTS.items()
         if annotator in selected["annotator"]
     ]
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if rows.is_empty():
         return
-    ordered = in_run_order(rows, scope.runs).sort("run_number", "rank", maintain_order=True)
+    ordered = in_run_order(rows, view.scored).sort("run_number", "rank", maintain_order=True)
     yield Figure(
         data=ordered.select(pl.col("run_id").alias("run"), *COLUMNS),
         mark="line",
@@ -53,11 +49,11 @@ def shares_by_rank(view: View) -> Iterator[Figure]:
         low="low",
         high="high",
         color="run",
-        color_names=scope.color_names[:MAX_LABELLED],
+        color_names=view.color_names[:MAX_LABELLED],
         facet="documents",
         x_title="rank in the retrieved list",
         y_title="share of the documents at this rank",
-        caption=_shares_caption(selected, scope),
+        caption=_shares_caption(selected, view, view.standing.score),
         is_main=True,
         **view.about("shares", f"useful{' and harmful' if len(parts) > 1 else ''} documents by rank"),
     )
@@ -77,16 +73,16 @@ def _shares(
     return pl.DataFrame(rows, schema=["run_id", *COLUMNS], orient="row")
 
 
-def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
+def _shares_caption(labels: pl.DataFrame, view: View, score: str) -> str:
     harm = (
         " gain is below 0 only on questions answered without passages."
         if "gain" in labels["annotator"]
         else " Harm is not shown: the annotator gain is missing."
     )
     binary = labels.filter(annotator="erag")["label"].is_in([0.0, 1.0]).all()
-    graded = "" if binary else f" Labels are graded ({scope.score}): any score above 0 counts as useful."
-    bands = f"bands: {scope.confidence:.0%} Wilson interval."
-    return f"Over the judged documents; {bands}{graded}{harm}{scope.best(MAX_LABELLED)}"
+    graded = "" if binary else f" Labels are graded ({score}): any score above 0 counts as useful."
+    bands = f"bands: {view.results.confidence:.0%} Wilson interval."
+    return f"Over the judged documents; {bands}{graded}{harm}{view.not_shown(MAX_LABELLED)}"
 
 
 # clusters are there where the job has some

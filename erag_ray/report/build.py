@@ -12,8 +12,8 @@ from erag_ray.analyses.every import every_analysis
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.parts import model
 from erag_ray.analyses.parts.shapes import part_name
-from erag_ray.analyses.scope import scope_of
 from erag_ray.analyses.standing import Standing, standing
+from erag_ray.data.runs.references import END_TO_END
 from erag_ray.report.leaderboard import ranking
 from erag_ray.store.schemas import GIVEN
 
@@ -91,12 +91,13 @@ def views_of(results: Results) -> list[View]:
     for dataset in datasets:
         ranked = standing(means, comparisons, dataset, results.alpha)
         runs = [*ranked.runs, *ranked.not_judged] if ranked else []
+        scored = means.filter(dataset=dataset, annotator=END_TO_END).drop_nulls("mean")["run_id"].unique()
         views.append(
             View(
                 results=results,
                 dataset=dataset,
                 runs=runs,
-                scope=scope_of(means, dataset, results.confidence, runs),
+                scored=[run for run in runs if run in scored],
                 standing=ranked,
                 is_only=len(datasets) == 1,
             )
