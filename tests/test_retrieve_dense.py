@@ -84,6 +84,24 @@ def test_longer_texts_lose_their_end(bert: str) -> None:
     )
 
 
+def test_how_many_texts_are_cut_is_said(
+    bert: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = corpus_of({"d": ("", "the mill"), "e": ("", "the mill lit"), "f": ("", "sea")})
+    dense = {"kind": "dense", "preset": "contriever", "model": bert}
+    searched(corpus, "mill", max_tokens=5, **dense)
+    assert "tokens" not in capsys.readouterr().err
+    # with the two marks the longest has five
+    searched(corpus, "mill", "the mill lit", max_tokens=4, **dense)
+    passages, queries = capsys.readouterr().err.splitlines()
+    assert "retrievers.indexed: about 33.3% of the passages have more than 4 tokens" in passages
+    assert "about 50.0% of the questions have more than 4 tokens" in queries
+    cross = {"kind": "rerank", "of": ["x"], "model": bert_folder(tmp_path / "cross", num_labels=1)}
+    sources = Sources(queries=questions("who lit"), corpus=corpus)
+    made_of({"x": list_of(q0="d e f")}, sources, tmp_path, max_tokens=7, **cross)
+    assert "about 33.3% of the pairs of question and passage have more than 7" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("model", "preset"),
     [

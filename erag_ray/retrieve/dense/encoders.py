@@ -22,8 +22,11 @@ from safetensors import SafetensorError
 from sentence_transformers.sentence_transformer import modules
 
 from erag_ray.config.retrieval import RetrieverConfig
+from erag_ray.store.folder import Folder
 from erag_ray.store.model_sources import MODEL_FILES, PICKLED_WEIGHTS, ModelSource, find_model
+from erag_ray.store.sharded_tasks import open_array, part, write_array
 from erag_ray.support.errors import InputError
+from erag_ray.support.logs import warn
 
 Role = Literal["query", "passage"]
 MODEL_SETTINGS = "sentence-transformers"
@@ -31,6 +34,7 @@ MODEL_SETTINGS = "sentence-transformers"
 READ_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 MODULES = "modules.json"
 GPU_BATCH, CPU_BATCH = 128, 16
+LENGTHS, LOOKED_AT = "lengths", 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +152,30 @@ def limit_tokens(model: Any, max_tokens: int | None, folder: str) -> None:
         raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
     if lengths := [length for length in (max_tokens or model.max_seq_length, positions) if length]:
         model.max_seq_length = min(lengths)
+
+
+def write_lengths(model: Any, columns: Sequence[Sequence[str]], folder: Folder, number: int) -> None:
+    """Write for `warn_of_cut` how many inputs of a part were looked at, how many are cut, and at which length.
+
+    ``columns`` are the texts, or questions and passages. Every n-th one is looked at: all would cost a GPU's time.
+    """
+    looked_at = [list(column[:: max(1, len(column) // LOOKED_AT)]) for column in columns]
+    tokens = model.tokenizer(*looked_at)["input_ids"] if looked_at[0] else []
+    most = model.max_seq_length or 0
+    num_cut = sum(len(ids) > most for ids in tokens) if most else 0
+    write_array(np.array([len(tokens), num_cut, most]), folder, LENGTHS, f"{part(number)}.npy")
+
+
+def warn_of_cut(name: str, noun: str, folder: Folder) -> None:
+    """Warn if a retriever's model reads only the start of many texts, by what `write_lengths` has written."""
+    files = sorted(folder.names(LENGTHS, suffix=".npy"))
+    lengths = np.array([open_array(folder, LENGTHS, file) for file in files]).reshape(-1, 3)
+    num_all, num_cut, most = lengths[:, 0].sum(), lengths[:, 1].sum(), lengths[:, 2].max(initial=0)
+    if num_cut:
+        share = f"about {num_cut / num_all:.1%} of the {noun} have more than {most} tokens"
+        warn(
+            f"retrievers.{name}: {share}; only their start is read. Raise max_tokens, or cut passages shorter"
+        )
 
 
 class Encoder:

@@ -89,6 +89,7 @@ class Dense(Indexed):
         todo = undone(folder, "vectors", ".npy", len(parts))
         noun = f"parts of {TEXTS_PER_PART:,} texts encoded"
         do(Tasks(worker=EncodeTexts, settings=settings, numbers=todo, noun=noun))
+        encoders.warn_of_cut(self.name, {"query": "questions", "passage": "passages"}[role], folder)
         return len(parts)
 
     def lists(self, run: Run, sources: Sources, do: Do) -> pl.DataFrame:
@@ -132,8 +133,8 @@ class EncodeTexts:
         self._encode = encoders.Encoder(folder=model, **options)
 
     def __call__(self, number: int) -> None:
-        texts = read_frame(self._folder, "texts", f"{part(number)}.parquet")["text"]
-        vectors: npt.NDArray[Any] = self._encode(texts.to_list(), self._role)
+        texts = read_frame(self._folder, "texts", f"{part(number)}.parquet")["text"].to_list()
+        vectors: npt.NDArray[Any] = self._encode(texts, self._role)
         if self._role == "passage":
             with np.errstate(over="ignore"):
                 vectors = vectors.astype(np.float16)
@@ -141,6 +142,7 @@ class EncodeTexts:
             row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
             text = f"for the {self._role} {texts[row]!r}"
             raise JobError(f"the encoder returns a vector beyond the range of half precision {text}")
+        encoders.write_lengths(self._encode.model, [texts], self._folder, number)
         write_array(vectors, self._folder, "vectors", f"{part(number)}.npy")
 
 

@@ -123,6 +123,7 @@ class CrossEncoder(Retriever):
         todo = undone(work, "found", ".parquet", len(parts))
         noun = f"parts of {PAIRS_PER_PART:,} pairs scored"
         do(Tasks(worker=ScorePairs, settings=settings, numbers=todo, noun=noun))
+        encoders.warn_of_cut(self.name, "pairs of question and passage", work)
         scored = read_found(work, len(parts), SCORED_COLUMNS)
         documents = pairs.join(scored, on=["question", "text"]).select("query_id", "doc_id", "score")
         return by_score(documents, run.job.depth)
@@ -154,5 +155,8 @@ class ScorePairs:
         if np.ndim(scores) != 1:
             count = np.shape(scores)[1]
             raise InputError([f"the cross-encoder returns {count} scores for each pair, not one"])
+        encoders.write_lengths(
+            self._model, [pairs[name].to_list() for name in ("question", "text")], self._work, number
+        )
         column = pl.Series(np.asarray(scores, dtype=np.float64))
         write_frame(pairs.with_columns(score=column), self._work, "found", f"{part(number)}.parquet")
