@@ -762,6 +762,22 @@ def test_a_job_asks_once_and_a_second_one_nothing(
     assert num_reader_calls(priced) == count  # of the job that asked
 
 
+@pytest.mark.parametrize(("longest", "is_cut"), [(1050, True), (9999, False), (999, False)])
+def test_a_server_that_cuts_long_prompts_is_named(
+    tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None, longest: int, is_cut: bool
+) -> None:
+    def behave(asked: Asked) -> Reply:
+        count = min(900 + len(asked.prompt), longest)
+        return Reply(fields={"usage": {"prompt_tokens": count, "completion_tokens": 1}})
+
+    server.behave = behave
+    code, said = job("compare", tiny_served)
+    assert code == 0, said
+    named = f"the longest prompts to 5 questions all have 1,050 tokens: the server of {MODEL} may cut them"
+    report = pathlib.Path(tiny_served.config.out, "report.md").read_text()
+    assert [named in text for text in (said, report)] == [is_cut, is_cut]
+
+
 @pytest.mark.long
 def test_errors_of_a_server_fail_the_job_and_are_final_or_asked_again_by_their_kind(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None

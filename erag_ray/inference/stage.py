@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import polars as pl
 
 from erag_ray.config.job import JobConfig
+from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.output_tables import Expected, Values, describe_outputs, fold, outputs_of
@@ -49,6 +50,8 @@ NOTES = {
     "short": "far fewer prompt tokens counted than sent (does the server cut prompts, as Ollama beyond num_ctx?)",
 }
 """Note of `Response.notes` -> its text in the summary."""
+MIN_CONTEXT, MIN_FULL = 1000, 5
+"""Tokens of a context, and questions whose prompts have as many, from which a server may have cut them."""
 NUM_NAMED, LINE_CHARACTERS = 5, 2000
 """The errors that a message names, and the length of each."""
 
@@ -205,7 +208,11 @@ def _seal_responses(
     noted_in = sum((Counter(model_counts.notes) for model_counts in done.values()), Counter[str]())
     notes = ", ".join(f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(noted_in.items()))
     noted = [f"Of the new outputs: {notes}."] if notes else []
-    _seal(config, tables, plan, responses, devices, [*noted, *rechecks])
+    full = list(full_prompts(responses, {one.id: one.model.config for one in plan.plans}))
+    warn(*full)
+    _seal(
+        config, tables, plan, responses, devices, [*noted, *(f"Warning: {one}." for one in full), *rechecks]
+    )
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
@@ -316,6 +323,21 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
         for row in first.iter_rows(named=True)
     ]
     check_share("requests", errors.height, responses.height, named, config)
+
+
+def full_prompts(responses: pl.DataFrame, models: Mapping[str, ReaderConfig]) -> Iterator[str]:
+    """Yield a warning for each model behind a server that may cut prompts: its longest ones have as many tokens.
+
+    ``models``: id -> config. Prompts to at least `MIN_FULL` questions must have the number, and it be `MIN_CONTEXT`.
+    """
+    for model, config in models.items():
+        counts = responses.filter(pl.col("num_prompt_tokens") >= MIN_CONTEXT, model=model)
+        longest = counts.filter(pl.col("num_prompt_tokens") == pl.col("num_prompt_tokens").max())
+        num_questions = longest["question_key"].n_unique()
+        if model_class(config.kind).has_timeouts and num_questions >= MIN_FULL:
+            count = longest["num_prompt_tokens"][0]
+            text = f"the longest prompts to {num_questions:,} questions all have {count:,} tokens"
+            yield f"{text}: the server of {config.model} may cut them, as Ollama does beyond num_ctx"
 
 
 def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], config: JobConfig) -> None:
