@@ -66,7 +66,7 @@ def test_search_actors_that_get_no_cpus_are_named_too(
         do(work)
     assert "2 of 2 search actors wait for resources: each needs CPU 1, GPU 0" in capsys.readouterr().err
     ray.kill(other_job)
-    with task_pool(config, show=False) as do:
+    with task_pool(SearchConfig(num_actors=2), show=False) as do:
         do(work)
 
 
