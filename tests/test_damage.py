@@ -193,23 +193,17 @@ def test_a_torn_part_of_a_sealed_table_is_told_and_made_anew(compared: Tiny, job
 # --- responses ---
 
 
-def places_in(path: pathlib.Path) -> Iterator[int]:
-    """A byte in the middle of every column's pages."""
-    group = pq.read_metadata(path).row_group(0)
-    for number in range(group.num_columns):
-        column = group.column(number)
-        start = column.dictionary_page_offset or column.data_page_offset
-        yield start + column.total_compressed_size - 2
-
-
 @pytest.mark.long
 def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_result(
     compared: Tiny, job: RunJob, reads_here: list[int]
 ) -> None:
     before = results(compared)
     (name,) = pathlib.Path(compared.config.cache_dir).glob("responses/*/*.parquet")
-    data = name.read_bytes()
-    for place in places_in(name):
+    data, group = name.read_bytes(), pq.read_metadata(name).row_group(0)
+    for column in map(group.column, range(group.num_columns)):
+        # a byte in the middle of the column's pages
+        start = column.dictionary_page_offset or column.data_page_offset
+        place = start + column.total_compressed_size - 2
         for other in name.parent.glob("*.parquet"):
             other.unlink()
         name.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])

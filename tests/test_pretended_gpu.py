@@ -255,13 +255,6 @@ def quick_collection() -> Iterator[None]:
     gc.unfreeze()
 
 
-def forget(model: Any) -> None:
-    """Let a model know no batch that did not fit, and no start of prompts."""
-    model._limits.clear()
-    if isinstance(model, CausalModel):
-        model.caches = KeyValueCaches(model.model)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("asked", [ANSWER, GOLD_LIKELIHOOD], ids=lambda kind: kind.name)
 @each([("fid", "t5"), ("causal", "llama")])
@@ -280,7 +273,10 @@ def test_memory_that_runs_out_at_any_kernel_changes_no_output(
     # the first kernels of lines of the package, and others: every second of them
     numbers = sorted({*gpu.first_kernels.values(), *range(0, gpu.num_kernels, gpu.num_kernels // 8)})
     for number in numbers[::2]:
-        forget(model)
+        # it knows no batch that did not fit, and no start of prompts
+        model._limits.clear()
+        if isinstance(model, CausalModel):
+            model.caches = KeyValueCaches(model.model)
         gpu.reset(fail_at=number)
         found = responses(model, requests)
         assert gpu.failed, number

@@ -355,6 +355,9 @@ def test_the_handshake_finds_out_what_a_server_can_do(server: MisbehavingServer)
     assert server.num_probes == 4
     model.check(FORM)
     assert server.num_probes == 4
+    # as some gateways
+    server.models = []
+    assert "context of unknown length; log-prob" in model_of(server).notes()[0]
 
 
 def test_a_server_that_wants_the_newer_name_of_a_limit_gets_it(server: MisbehavingServer) -> None:

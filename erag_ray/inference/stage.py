@@ -210,9 +210,8 @@ def _seal_responses(
     noted = [f"Of the new outputs: {notes}."] if notes else []
     full = list(full_prompts(responses, {one.id: one.model.config for one in plan.plans}))
     warn(*full)
-    _seal(
-        config, tables, plan, responses, devices, [*noted, *(f"Warning: {one}." for one in full), *rechecks]
-    )
+    remarks = [*noted, *(f"Warning: {one}." for one in full), *rechecks]
+    _seal(config, tables, plan, responses, devices, remarks)
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
@@ -332,11 +331,10 @@ def full_prompts(responses: pl.DataFrame, models: Mapping[str, ReaderConfig]) ->
     """
     for model, config in models.items():
         counts = responses.filter(pl.col("num_prompt_tokens") >= MIN_CONTEXT, model=model)
-        longest = counts.filter(pl.col("num_prompt_tokens") == pl.col("num_prompt_tokens").max())
-        num_questions = longest["question_key"].n_unique()
+        most = max(counts["num_prompt_tokens"], default=0)
+        num_questions = counts.filter(num_prompt_tokens=most)["question_key"].n_unique()
         if model_class(config.kind).has_timeouts and num_questions >= MIN_FULL:
-            count = longest["num_prompt_tokens"][0]
-            text = f"the longest prompts to {num_questions:,} questions all have {count:,} tokens"
+            text = f"the longest prompts to {num_questions:,} questions all have {most:,} tokens"
             yield f"{text}: the server of {config.model} may cut them, as Ollama does beyond num_ctx"
 
 

@@ -82,7 +82,7 @@ class MisbehavingServer:
         behave: what it does with a request; None: it answers as it should.
         weights: what it answers to the probe.
         fingerprint: what it calls its own state.
-        models: what it lists.
+        models: what it lists; none: it has no list.
         key: that it wants.
         asked: every request but probes, in their order.
         num_probes: of handshakes and looks.
@@ -112,6 +112,8 @@ class MisbehavingServer:
         """Answer GET /models."""
         if not self._may(request):
             return _as_json(401, {"error": {"message": "Incorrect API key", "code": "invalid_api_key"}})
+        if not self.models:
+            return _as_json(404, {"detail": "Not Found"})
         return _as_json(200, {"object": "list", "data": self.models})
 
     async def complete(self, request: web.Request) -> web.StreamResponse:

@@ -305,10 +305,11 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
             )
         if model_plan.new.height:
             with stage_progress("counting prompt tokens", show=show):
-                prompts = sampled_prompts(model_plan)
+                requests = sampled_requests(model_plan)
+                prompts = render_isolated(model_plan.model, requests)
             yield f"{model_plan.id}: {_estimate(model_plan, prompts)}"
             if reader.price_per_million and prompts:
-                yield f"{model_plan.id}: {_price(model_plan, prompts)}"
+                yield f"{model_plan.id}: {_price(model_plan, requests, prompts)}"
 
 
 def _estimate(plan: ModelPlan, prompts: Sequence[Rendered]) -> str:
@@ -330,12 +331,8 @@ def _estimate(plan: ModelPlan, prompts: Sequence[Rendered]) -> str:
     )
 
 
-def sampled_prompts(plan: ModelPlan) -> Sequence[Rendered]:
-    """Return the prompts of evenly spaced pending requests, without those that cannot be rendered."""
-    return render_isolated(plan.model, _sampled_requests(plan))
-
-
-def _sampled_requests(plan: ModelPlan) -> list[Request]:
+def sampled_requests(plan: ModelPlan) -> list[Request]:
+    """Return evenly spaced pending requests."""
     return pending.PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)[:]
 
 
@@ -345,9 +342,9 @@ def prompt_tokens(prompts: Sequence[Rendered]) -> float | None:
     return sum(counts) / len(counts) if counts else None
 
 
-def _price(plan: ModelPlan, prompts: Sequence[Rendered]) -> str:
+def _price(plan: ModelPlan, requests: Sequence[Request], prompts: Sequence[Rendered]) -> str:
     """Estimate the most that the pending requests can cost: whole outputs, and no prompt from a server's cache."""
-    count, requests = plan.new.height, _sampled_requests(plan)
+    count = plan.new.height
     num_in = count * (prompt_tokens(prompts) or 0)
     num_out = count * sum(request.form.max_new_tokens for request in requests) / len(requests)
     price = plan.model.config.price_of(round(num_in), 0, round(num_out))
@@ -385,7 +382,8 @@ def _spent_by(config: JobConfig, plan: ModelPlan, costs: pl.DataFrame) -> str:
         return f"how long this takes is not known: {first}"
     names = ("num_reader_calls", "num_prompt_tokens", "device_seconds")
     calls, tokens, seconds = (float(rows[name].to_numpy().sum()) for name in names)
-    count, per_request = plan.new.height, prompt_tokens(sampled_prompts(plan))
+    count, prompts = plan.new.height, render_isolated(plan.model, sampled_requests(plan))
+    per_request = prompt_tokens(prompts)
     # a model that counts no tokens has none in its costs
     factor = per_request * count / tokens if per_request and tokens else count / calls
     hours = seconds * factor / HOUR

@@ -53,6 +53,7 @@ ADVICE = {
     404: "reader.base_url must end where the API begins, mostly in /v1, and reader.model must be a name that it lists",
     429: "the account has no credit",
 }
+NO_LIST = (404, 405, 501)
 NO_TOKENS = TokenCounts(0, 0, 0)
 CERTIFICATE = (
     "the server's certificate is not trusted: set SSL_CERT_FILE, on every node, to a file with its issuer's"
@@ -128,15 +129,18 @@ class Client:
             await client.close()
 
     async def models(self) -> list[tuple[str, Any]]:
-        """Return each server's URL and its model list; raise JobError if one does not answer, or returns an error."""
+        """Return each server's URL and its model list (None: it has none); raise JobError if one does not answer."""
         lists = []
         for url, client in self._servers:
             try:
                 async with asyncio.timeout(self.config.timeout_seconds):
                     models = await client.get("/models", cast_to=object)
             except Exception as error:
-                # not from the error: its message may repeat the key
-                raise self.job_error(url, error) from None
+                # some gateways list no models; whether the address is right, a plain request shows then
+                models = None
+                if getattr(error, "status_code", 0) not in NO_LIST:
+                    # not from the error: its message may repeat the key
+                    raise self.job_error(url, error) from None
             lists.append((url, masked(models)))
         return lists
 
