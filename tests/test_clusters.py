@@ -77,7 +77,7 @@ def test_intervals_of_clusters_hold_what_they_promise() -> None:
             held[name] += low is not None and high is not None and low <= expected <= high
         differences = agreement.paired_differences(moved, b.astype(float))
         for name, of in (("difference", numbers), ("naive", None)):
-            low, high = agreement.paired_test(agreement.by_cluster(differences, of)).interval(0.05)
+            low, high = agreement.paired_test(differences, of).interval(0.05)
             held[name] += low <= truth / 2 <= high
         _, low, high = agreement.share_of(moved, 0.95, numbers)
         held["share"] += low <= expected <= high

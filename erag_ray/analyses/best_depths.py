@@ -11,7 +11,7 @@ from erag_ray.analyses.parts.formats import with_interval
 from erag_ray.analyses.parts.model import Finding, Format, Note, Part, Value
 from erag_ray.analyses.parts.shapes import estimate, field, listing, name_field, rows_of
 from erag_ray.analyses.settings import Floats, Settings
-from erag_ray.measures.agreement import TIE_DIGITS, Clusters, by_cluster, paired_differences, paired_test
+from erag_ray.measures.agreement import TIE_DIGITS, Clusters, paired_differences, paired_test
 from erag_ray.measures.scores import score_sign
 from erag_ray.store.schemas import table_schema
 
@@ -53,7 +53,7 @@ def _best_depth(utilities: Mapping[int, Floats], sign: int, level: float, cluste
     best = int(np.argmax(np.round(sign * table[:, is_judged].mean(axis=1), TIE_DIGITS)))
     differences = paired_differences(table[best], table[depths.index(max(depths))])
     differences[~is_judged] = np.nan
-    test = paired_test(by_cluster(differences, clusters))
+    test = paired_test(differences, clusters)
     interval = test.interval(level) if depths[best] != max(depths) and test.count > 1 else (None, None)
     return (depths[best], max(depths), test.mean, *interval, int(is_judged.sum()))
 

@@ -178,12 +178,14 @@ def differences(a: Array, b: Array) -> Array:
 class Flips:
     """The sign-flip test of differences, and the interval that inverts it."""
 
-    def __init__(self, values: Sequence[float]) -> None:
-        self.mean, self.count = mean(values), len(values)
-        self.values = [one for one in values if abs(one) > 1e-4 * max(map(abs, values))]
+    def __init__(self, differences: Sequence[float], clusters: Clusters = None) -> None:
+        self.tested = by_cluster(differences, clusters)
+        self.mean, self.count = mean(self.tested), len(self.tested)
+        self.values = [one for one in self.tested if abs(one) > 1e-4 * max(map(abs, self.tested))]
         sizes = [abs(one) for one in self.values] or [0.0]
         self.is_one_size = max(sizes) - min(sizes) <= 1e-4 * max(sizes)
         self.largest, self.p_value = max(1.0, *sizes), self._p()
+        self.bound = max(1.0, *map(abs, differences))  # of the mean; a sum over a cluster may be larger
 
     def _p(self) -> float:
         total, num = math.fsum(self.values), len(self.values)
@@ -226,7 +228,7 @@ class Flips:
             low = max(low, 1e-12) if is_significant else min(low, 0.0)
         elif self.mean < 0:
             high = min(high, -1e-12) if is_significant else max(high, 0.0)
-        return kind(max(low, -self.largest)), kind(min(high, self.largest))
+        return kind(max(low, -self.bound)), kind(min(high, self.bound))
 
     def _bound(self, side: float, alpha: float) -> float:
         """The lower bound of the mean of the differences that are not 0: a quantile of the means of their subsets."""

@@ -230,12 +230,10 @@ def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
                     estimates = chance.differences(
                         *(part.values(name._replace(run_id=run)) for run in (a, b))
                     )
-                    tested = chance.by_cluster(
-                        estimates[known(estimates)], part.clusters_at(known(estimates))
-                    )
-                    flips, size = Flips(tested), len(tested)
-                    if error := chance.spread(tested) / math.sqrt(size):
-                        detectable = chance.errors(alpha, size) * error + chance.step(tested) / size
+                    flips = Flips(estimates[known(estimates)], part.clusters_at(known(estimates)))
+                    if error := chance.spread(flips.tested) / math.sqrt(flips.count):
+                        step = chance.step(flips.tested) / flips.count
+                        detectable = chance.errors(alpha, flips.count) * error + step
                     turned = math.copysign(1, flips.values[0]) if flips.values else 1
                     key = part.slice, str((turned * estimates + 0.0).tolist())
                     if flips.values:
@@ -270,7 +268,7 @@ def order_effects(part: Part, changed: dict[Row, dict[str, float | None]]) -> It
         judged = differences[places]
         share = part.share([float(one != 0) for one in judged], places)
         figures = chance.mean(judged) if places else None, *[None] * 6
-        flips = Flips(chance.by_cluster(judged, part.clusters_at(places))) if any(judged) else None
+        flips = Flips(judged, part.clusters_at(places)) if any(judged) else None
         key = ""
         if flips is not None and len(places) > 1:
             key = str((math.copysign(1, flips.values[0]) * differences + 0.0).tolist())
@@ -296,10 +294,9 @@ def best_depths(part: Part) -> Iterator[Row]:
         depths, places = sorted(rows), known(*rows.values())
         best = max(depths, key=lambda one: (_mean(rows[one], places), -one)) if places else depths[0]
         pairs = chance.differences(rows[best], rows[depths[-1]])[places]
-        tested = chance.by_cluster(pairs, part.clusters_at(places))
-        flips = Flips(tested) if places else None
+        flips = Flips(pairs, part.clusters_at(places)) if places else None
         level = (1 - part.confidence) / (len(runs) * max(1, len(depths) - 1))
-        ends = flips.interval(level) if flips and len(tested) > 1 and best < depths[-1] else (None, None)
+        ends = flips.interval(level) if flips and flips.count > 1 and best < depths[-1] else (None, None)
         yield (part.dataset, *names, best, depths[-1], flips.mean if flips else None, *ends, len(places))
 
 

@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from erag_ray.extras.gate.config import GateConfig
-from erag_ray.measures.agreement import TIE_DIGITS, PairedTest, holm, paired_test, round_up
+from erag_ray.measures.agreement import TIE_DIGITS, Clusters, PairedTest, holm, paired_test, round_up
 
 Floats = npt.NDArray[np.float64]
+Tested = tuple[Floats, Clusters | None]
+"""Differences, and the clusters of their questions."""
 Verdict = Literal["passed", "failed", "not settled"]
 MIN_QUESTIONS = 10
 """With fewer there is no verdict."""
@@ -44,24 +46,24 @@ class Decision:
     """Corrected for the number of datasets."""
 
 
-def bounds(values: Floats, config: GateConfig, tested: Floats | None = None) -> Decision:
+def bounds(values: Floats, config: GateConfig, tested: Tested | None = None) -> Decision:
     """Return the mean of paired differences, without NaN and at least one, with its bounds, before any verdict.
 
-    Where the values [num_questions] are those of a sample, ``tested`` are estimates of all questions; or they are the
-    differences of clusters (None: the values themselves).
+    ``tested`` has estimates of all questions, if the values [num_questions] are a sample's, or the questions' clusters.
     """
-    column = values if tested is None else tested
+    column, clusters = tested or (values, None)
+    test = paired_test(column, clusters)
     # the ends of a 90 % interval are one-sided bounds of 95 %
-    low, high = paired_test(column).interval(2 * (1 - config.confidence))
+    low, high = test.interval(2 * (1 - config.confidence))
     is_enough = len(values) >= MIN_QUESTIONS
     return Decision(
         num_questions=len(values),
-        difference=float(column.mean()),
+        difference=test.mean,
         low=low if is_enough else None,
         high=high if is_enough else None,
-        p_passed=p_above(paired_test(column), -config.margin) if is_enough else 1.0,
-        p_failed=p_above(paired_test(-column), config.margin) if is_enough else 1.0,
-        num_needed=_needed(values, column, config),
+        p_passed=p_above(test, -config.margin) if is_enough else 1.0,
+        p_failed=p_above(paired_test(-column, clusters), config.margin) if is_enough else 1.0,
+        num_needed=_needed(len(values), test, config),
     )
 
 
@@ -76,7 +78,7 @@ def p_above(test: PairedTest, value: float) -> float:
     return math.exp(high)
 
 
-def _needed(values: Floats, tested: Floats, config: GateConfig) -> int | None:
+def _needed(num_questions: int, test: PairedTest, config: GateConfig) -> int | None:
     """Return the number of questions that tells the mean from -margin, one-sided; None if it is -margin.
 
     Of a sample, it is the number to be answered, of as many more questions in all.
@@ -84,16 +86,16 @@ def _needed(values: Floats, tested: Floats, config: GateConfig) -> int | None:
     To pass where none differs so far, it is the number that shows by itself that the share of losses is below the
     margin.
     """
-    share = len(values) / len(tested)
-    needed = paired_test(tested).num_needed(2 * (1 - config.confidence), -config.margin)
-    if not tested.any() and config.margin:
+    share = num_questions / test.count
+    needed = test.num_needed(2 * (1 - config.confidence), -config.margin)
+    if not len(test.values) and config.margin:
         needed = math.ceil(math.log(1 - config.confidence) / math.log1p(-config.margin))
         share = max(1.0, share)
-    return needed and max(round_up(needed * share), MIN_QUESTIONS, len(values) + 1)
+    return needed and max(round_up(needed * share), MIN_QUESTIONS, num_questions + 1)
 
 
 def decide(
-    differences: Mapping[str, Floats], config: GateConfig, tested: Mapping[str, Floats] | None = None
+    differences: Mapping[str, Floats], config: GateConfig, tested: Mapping[str, Tested] | None = None
 ) -> dict[str, Decision]:
     """Decide each of several datasets.
 

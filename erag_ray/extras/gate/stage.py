@@ -10,10 +10,10 @@ from erag_ray.config.job import MIN_READER_QUERIES
 from erag_ray.extras.gate.changes import SEEN_BY_READER, check_same, differences, refuse
 from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
 from erag_ray.extras.gate.config import GateConfig
-from erag_ray.extras.gate.decide import Floats, decide, overall
+from erag_ray.extras.gate.decide import Tested, decide, overall
 from erag_ray.extras.gate.side import Side, load_side
 from erag_ray.extras.prediction_powered import estimate_all
-from erag_ray.measures.agreement import by_cluster, paired_differences
+from erag_ray.measures.agreement import paired_differences
 from erag_ray.report.console import print_report
 from erag_ray.store.folder import Folder
 from erag_ray.store.schemas import CLUSTERS
@@ -120,10 +120,10 @@ def _estimates(
     return estimates
 
 
-def _tested(pairs: pl.DataFrame) -> Floats:
-    """Return the differences of the questions of a dataset, or of its clusters, for a test."""
+def _tested(pairs: pl.DataFrame) -> Tested:
+    """Return the differences of the questions of a dataset, and its clusters, for a test."""
     clusters = pairs["cluster"].to_numpy() if "cluster" in pairs.columns else None
-    return by_cluster(pairs["difference"].to_numpy(), clusters)
+    return pairs["difference"].to_numpy(), clusters
 
 
 def _sides(config: GateConfig) -> tuple[Side, Side]:

@@ -18,7 +18,6 @@ from erag_ray.measures.agreement.intervals import (
     POWER,
     TIE_DIGITS,
     Interval,
-    by_cluster,
     effect_size,
     mean_intervals,
     paired_differences,
@@ -35,7 +34,7 @@ from erag_ray.measures.agreement.statistics import STATISTICS, Clusters, Statist
 __all__ = [
     "MAX_UNDEFINED_SHARE", "MIN_FOR_P_VALUE", "MIN_RUNS_FOR_P_VALUE", "POWER", "STATISTICS", "TIE_DIGITS",
     "AdjustedTest", "Agreement", "Clusters", "Family", "Interval", "PairedTest", "Resampled", "Statistic",
-    "Weights", "agree", "agree_over_runs", "by_cluster", "difference_of", "effect_size", "holm",
+    "Weights", "agree", "agree_over_runs", "difference_of", "effect_size", "holm",
     "mean_intervals", "paired_differences", "paired_test", "percentiles", "permutation_p_values",
     "permutations", "permutations_among", "resample_weights", "resampled_agreement", "round_up",
     "score_intervals", "share_of", "wilson_interval",

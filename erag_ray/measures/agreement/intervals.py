@@ -221,27 +221,6 @@ def paired_differences(a: Floats, b: Floats) -> Floats:
     return np.asarray(np.round(a - b, TIE_DIGITS), np.float64)
 
 
-def by_cluster(differences: Floats, clusters: Clusters | None) -> Floats:
-    """Return the differences of clusters, which tests take in place of those of their queries.
-
-    Each is the sum over a cluster, scaled so that their mean is that of all judged queries.
-
-    Args:
-        differences: [num_queries] from `paired_differences`, NaN if not judged.
-        clusters: None: each query by itself.
-
-    Returns:
-        [num_clusters with a judged query], without NaN.
-    """
-    is_judged = ~np.isnan(differences)
-    judged = differences[is_judged]
-    if clusters is None:
-        return judged
-    _, numbers = np.unique(clusters[is_judged], return_inverse=True)
-    sums = np.bincount(numbers, weights=judged)
-    return np.asarray(np.round(sums * len(sums) / max(1, len(judged)), TIE_DIGITS), np.float64)
-
-
 def effect_size(differences: Floats) -> float | None:
     """Return Cohen's d for pairs: mean / standard deviation; None without variation or for one query.
 

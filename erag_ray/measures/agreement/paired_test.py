@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.measures.agreement.intervals import TIE_DIGITS, by_cluster, round_up, spread, standard_errors
+from erag_ray.measures.agreement.intervals import TIE_DIGITS, round_up, spread, standard_errors
 from erag_ray.measures.agreement.statistics import Clusters, Floats
 from erag_ray.support.numba_jit import compiled
 
@@ -54,6 +54,7 @@ class PairedTest:
         spread: standard deviation of all differences.
         values: the differences that are not 0.
         p_value: two-sided; 1 without any difference.
+        bound: of the mean, on either side: the largest difference of a query, and at least 1.
     """
 
     mean: float
@@ -61,6 +62,7 @@ class PairedTest:
     spread: float
     values: Floats
     p_value: float
+    bound: float
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Return the interval of the mean difference that excludes 0 exactly if the p-value is at most ``alpha``.
@@ -71,6 +73,7 @@ class PairedTest:
         logarithms (Zou & Donner 2008), and in full on the other side of 0. Without any difference the interval is as
         wide as the largest such share: scores are taken to lie in [0, 1] if no difference is larger than 1.
         """
+        # the scaled sum of a cluster may be beyond what the mean can be
         half, bound = alpha / 2, max(1.0, float(np.abs(self.values).max(initial=0.0)))
         least, most = _share_bounds(len(self.values), self.count, half)
         if not len(self.values):
@@ -87,7 +90,7 @@ class PairedTest:
             low = max(low, SMALLEST) if is_significant else min(low, 0.0)
         elif self.mean < 0:
             high = min(high, -SMALLEST) if is_significant else max(high, 0.0)
-        return max(low, -bound), min(high, bound)
+        return max(low, -self.bound), min(high, self.bound)
 
     def detectable(self, alpha: float) -> float | None:
         """Return the smallest true mean that a two-sided test detects with a power of .8, on such queries.
@@ -117,16 +120,26 @@ class PairedTest:
         return round_up(max(needed, num_different * self.count / len(self.values)))
 
 
-def paired_test(differences: Floats) -> PairedTest:
-    """Return the test of differences from `paired_differences`: [num_queries], without NaN, at least one."""
-    sizes = np.abs(differences)
-    values = differences[sizes > NOISE * sizes.max()]
+def paired_test(differences: Floats, clusters: Clusters | None = None) -> PairedTest:
+    """Return the test of differences from `paired_differences`: [num_queries], NaN if not judged, at least one is.
+
+    With clusters it is that of the sum over each, scaled so that their mean is that of all judged queries.
+    """
+    is_judged = ~np.isnan(differences)
+    tested = judged = differences[is_judged]
+    if clusters is not None:
+        _, numbers = np.unique(clusters[is_judged], return_inverse=True)
+        sums = np.bincount(numbers, weights=judged)
+        tested = np.round(sums * len(sums) / len(judged), TIE_DIGITS)
+    sizes = np.abs(tested)
+    values = tested[sizes > NOISE * sizes.max()]
     return PairedTest(
-        mean=float(differences.mean()),
-        count=len(differences),
-        spread=spread(differences),
+        mean=float(tested.mean()),
+        count=len(tested),
+        spread=spread(tested),
         values=values,
         p_value=min(1.0, 2 * _tail(values)),
+        bound=max(1.0, float(np.abs(judged).max())),
     )
 
 
@@ -359,10 +372,10 @@ class Family:
 
         Args:
             differences: [num_queries] from `paired_differences`, NaN where not judged; at least one is.
-            clusters: whose differences are tested, `by_cluster`; None: each query by itself.
+            clusters: whose differences are tested; None: each query by itself.
             part: what distinguishes these queries from those of other tests in the family, such as a slice.
         """
-        test = paired_test(by_cluster(differences, clusters))
+        test = paired_test(differences, clusters)
         first = test.values[0] if len(test.values) else 1.0
         # a sum of 0 turns -0.0 into 0.0, which has other bytes
         key = (part, hash((np.sign(first) * differences + 0.0).tobytes()))

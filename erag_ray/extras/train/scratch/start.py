@@ -71,18 +71,14 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
         }
         torch.manual_seed(seed)
         model = transformers.T5ForConditionalGeneration(transformers.T5Config(**settings))
-        start_near_copying(model, _marks(tokenizer))
+        # the template's words; none if any of them is not a single token
+        marks = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in TEMPLATE]
+        start_near_copying(model, [ids[0] for ids in marks] if all(len(ids) == 1 for ids in marks) else [])
     except (ValueError, KeyError, StrictDataclassError) as error:
         raise InputError([f"scratch: T5 does not allow these sizes: {error}"]) from error
     with written_whole(folder) as unfinished:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-
-
-def _marks(tokenizer: transformers.PreTrainedTokenizerFast) -> list[int]:
-    """Return the tokens of the template's words; none if any of them is not a single token."""
-    encoded = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in TEMPLATE]
-    return [ids[0] for ids in encoded] if all(len(ids) == 1 for ids in encoded) else []
 
 
 def train_tokenizer(texts: Iterator[str], vocab_size: int) -> transformers.PreTrainedTokenizerFast:
