@@ -217,7 +217,11 @@ def _fitting(
     indices = range(len(columns))
     num_names = next((index for index in indices if columns[index].format is not Format.NAME), len(columns))
     rest = list(indices)[num_names:]
-    names = _narrowed(widths[:num_names], width - max((widths[index] for index in rest), default=0) - 4)
+    names = list(widths[:num_names])
+    most = width - max((widths[index] for index in rest), default=0) - 4
+    # names shrink if they must, the widest first
+    while _total(names) > most and max(names, default=0) > MIN_NAME:
+        names[names.index(max(names))] -= 1
     start = 0
     while True:
         end = start + 1
@@ -232,14 +236,6 @@ def _fitting(
         start = end
         if start >= len(rest):
             return
-
-
-def _narrowed(widths: Sequence[int], room: int) -> list[int]:
-    """Shrink the widths of name columns to fit into ``room`` if possible, the widest first, down to `MIN_NAME`."""
-    narrowed = list(widths)
-    while sum(narrowed) + 2 * len(narrowed) > room and max(narrowed, default=0) > MIN_NAME:
-        narrowed[narrowed.index(max(narrowed))] -= 1
-    return narrowed
 
 
 def _rich_table(
