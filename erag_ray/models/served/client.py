@@ -101,6 +101,7 @@ class Client:
         self._turns = itertools.cycle(self._servers)
         self._failed_in_a_row = 0
         self._num_good, self._away_since, self._logged_at = 0, math.inf, -math.inf
+        self.checking = asyncio.Lock()
         self.ended: JobError | None = None
         """The error for which no more requests are sent; None while they are."""
 

@@ -157,7 +157,10 @@ def _context_length(config: ReaderConfig, lists: list[tuple[str, Any]]) -> int |
         if models and config.model not in models:
             names = ", ".join(difflib.get_close_matches(str(config.model), models, 5, 0.0))
             text = f"the server at {url} has no model {config.model!r}; it has: {names}"
-            raise InputError([f"reader.model: {text}"])
+            advice = (
+                "If it answers for more, as for Azure's deployments, name that one in reader.extra_body.model"
+            )
+            raise InputError([f"reader.model: {text}. {advice}"])
         lengths += [models.get(config.model, {}).get(name) for name in LENGTHS]
     return min((length for length in lengths if isinstance(length, int)), default=None)
 

@@ -37,6 +37,7 @@ PROBE_SECONDS = 60.0
 """After it the next answer is followed by probes, which detect whether a server has changed; `run` also ends so."""
 GRACE_SECONDS = 10.0
 """How long the end of a job waits for requests in flight."""
+MAX_FINGERPRINTS = 30
 NUM_REFUSED_QUESTIONS = 4
 """The job ends once more than `MAX_FAILED_IN_A_ROW` consecutive requests of so many questions were refused."""
 REFUSED_ADVICE = (
@@ -84,6 +85,7 @@ class ServedModel(Model):
         self._client: Client | None = None
         self._fault: InputError | JobError | None = None
         self._probed_at = 0.0
+        self._fingerprints = {""}
 
     def fingerprint_fields(self) -> dict[str, object]:
         return {
@@ -276,23 +278,27 @@ class ServedModel(Model):
             answer = await client.post(body, estimate, budget=self.budget)
         except RequestError as error:
             return Response(failure=error.failure)
-        self._check_same(answer)
+        await self._check_same(client, answer)
         try:
             return _response(request, rendered, answer, counts_of(answer, estimate))
         except UNREADABLE as error:
             return Response(failure=Failure("resource", f"the answer cannot be read: {type(error).__name__}"))
 
-    def _check_same(self, answer: Mapping[str, Any]) -> None:
-        """Check that model name and ``system_fingerprint`` of an answer are those of the handshake, if it has them."""
-        probes = self.handshake.answers
-        for name, known in (
-            ("model", {first.model for first in probes} - {None}),
-            ("system_fingerprint", {first.fingerprint for first in probes} - {None}),
-        ):
-            # some servers return them only in some answers, or in letters of another case
-            value = name_of(answer, name)
-            if value and known and value.casefold() not in {text.casefold() for text in known if text}:
-                self._raise_changed(None, f"{name} {', '.join(map(str, known))}, now {value}")
+    async def _check_same(self, client: Client, answer: Mapping[str, Any]) -> None:
+        """Check the model name, and probe the servers at a new ``system_fingerprint``, of which clouds have several.
+
+        Some servers return them only in some answers, or in letters of another case.
+        """
+        model, fingerprint = (
+            (name_of(answer, one) or "").casefold() for one in ("model", "system_fingerprint")
+        )
+        models = {first.model.casefold() for first in self.handshake.answers if first.model}
+        if model and models and model not in models:
+            self._raise_changed(None, f"model {', '.join(models)}, now {model}")
+        async with client.checking:  # other new ones wait for the probe
+            if fingerprint not in self._fingerprints and len(self._fingerprints) <= MAX_FINGERPRINTS:
+                await self._probe_all(client)
+                self._fingerprints.add(fingerprint)
 
 
 class _Refusals:
