@@ -307,7 +307,10 @@ def first_list(documents: Any) -> dict[str, Any]:
 
 BAD_RUNS: list[tuple[Any, str]] = [
     (first_list("d1"), r"runs\['good'\]\['q1'\]: a str, not a list of documents"),
-    (first_list([None]), r"runs\['good'\]\['q1'\]\[0\]: a document is None, a NoneType; it must be an id"),
+    (
+        first_list([None] * 9),
+        r"(?s)\['good'\]\['q1'\]\[0\]: a document is None, a NoneType; .* and 4 more of such",
+    ),
     (
         first_list(["d1", ("d2", [1])]),
         r"\['q1'\]\[1\]: .* its second entry is neither a text nor a finite number",
@@ -336,6 +339,7 @@ BAD_RUNS: list[tuple[Any, str]] = [
         ({"reader": 7}, "reader: a int, not a reader"),
         ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key reader.modell. Did you mean reader.model"),
         ({"depht": 3}, "unknown key depht. Did you mean depth"),
+        ({"qrels": [{"query": "q1"}] * 50}, r"qrels\[19\]: .*\n  - and 30 more of such problems$"),
         ({"dry_run": True}, r"dry_run: erag_ray\.job\('compare', dry_run=True, \.\.\.\) has one"),
         ({"judge": {"kinds": "echo"}}, "unknown key judge.kinds. Did you mean judge.kind"),
         ({"retrievers": {"good": {"kind": "bm25"}}}, "runs and retrievers: both name good"),
@@ -360,11 +364,12 @@ def test_equal_questions_stay_apart_by_their_ids(tmp_path: pathlib.Path) -> None
 
 
 def test_questions_without_ids_are_numbered(tmp_path: pathlib.Path) -> None:
-    unnamed = [{"question": row["question"], "answer": row["answers"][0]} for row in ASKED]
+    when = pd.Timestamp("2026-11-30")
+    unnamed = [{"question": row["question"], "answer": row["answers"][0], "when": when} for row in ASKED]
     runs = {"good": {str(number): LISTS["good"][f"q{number}"] for number in range(1, 7)}}
-    assert set(er.compare(**keys(tmp_path, questions=unnamed, runs=runs)).queries["query_id"]) == set(
-        "123456"
-    )
+    result = er.compare(**keys(tmp_path, questions=unnamed, runs=runs))
+    assert set(result.queries["query_id"]) == set("123456")
+    assert '"when": "2026-11-30 00:00:00"' in (tmp_path / "api/given/questions.jsonl").read_text()
     # whatever their number: only a part of the questions may be asked
     for count in (2, 6, 9):
         from_0 = {"good": dict.fromkeys(range(count), LISTS["good"]["q1"])}

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import datetime
 import io
 import json
 import os
@@ -53,7 +52,7 @@ class InputFiles:
 
     def add_lines(self, records: Iterable[Mapping[str, Any]], *names: str) -> str:
         """Add a file of JSON Lines; return its path."""
-        lines = (json.dumps(record, ensure_ascii=False, default=_as_text) + "\n" for record in records)
+        lines = (json.dumps(record, ensure_ascii=False, default=_refuse) + "\n" for record in records)
         return self._add("".join(lines).encode(errors="surrogatepass"), *names)
 
     def add_table(self, table: pl.DataFrame, *names: str) -> str:
@@ -72,10 +71,8 @@ class InputFiles:
                 folder.write_bytes(data, *names)
 
 
-def _as_text(value: object) -> str:
-    """Return a date or duration of a log as text; raise an `InputError` for another value that JSON cannot hold."""
-    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
-        return str(value)
+def _refuse(value: object) -> str:
+    """Raise an `InputError` for a value that JSON cannot hold."""
     raise InputError([f"a value is {shown(value)}; it must be text, a number, a list or a mapping"])
 
 

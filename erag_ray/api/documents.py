@@ -18,10 +18,9 @@ from erag_ray.data.files.ids import (
 )
 from erag_ray.data.passages.load import CORPUS_COLUMNS, passage_of
 from erag_ray.store.schemas import COUNT, VALUE, frame_schema
-from erag_ray.support.errors import InputError
+from erag_ray.support.errors import InputError, first_of
 
 COLUMNS = frame_schema("run_id query_id doc_id rank score title text seconds", rank=COUNT, score=VALUE)
-NUM_NAMED = 5
 
 
 def run_table(lists: object, name: str) -> pl.DataFrame:
@@ -41,7 +40,7 @@ def run_table(lists: object, name: str) -> pl.DataFrame:
     read = _of_mapping if isinstance(lists, Mapping) else _of_frame
     rows = list(read(lists, where, problems))
     if problems:
-        raise InputError(problems[:NUM_NAMED])
+        raise InputError(first_of(problems, 5))
     try:
         table = pl.DataFrame(rows, schema=COLUMNS, orient="row")
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
@@ -132,5 +131,5 @@ def passage_table(passages: object) -> pl.DataFrame:
         except ValueError as error:
             problems.append(f"passages[{number}]: {error}")
     if problems:
-        raise InputError(problems[:NUM_NAMED])
+        raise InputError(first_of(problems, 5))
     return pl.DataFrame(rows, schema=CORPUS_COLUMNS, orient="row")

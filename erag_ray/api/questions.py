@@ -7,9 +7,7 @@ from erag_ray.api.rows import Row, plain, rows_of
 from erag_ray.data.datasets.answers import READ as ANSWER_FIELDS
 from erag_ray.data.datasets.answers import all_forms, gold_answers, parse_facts
 from erag_ray.data.files.ids import QUESTION_IDS
-from erag_ray.support.errors import InputError
-
-NUM_NAMED = 5
+from erag_ray.support.errors import InputError, first_of
 
 
 def question_records(questions: object) -> tuple[list[Row], bool]:
@@ -35,9 +33,7 @@ def question_records(questions: object) -> tuple[list[Row], bool]:
     records = [{**row, "id": name, "answers": forms} for row, name, forms in fields]
     problems = [*_faults(records), *problems]
     if problems:
-        more = len(problems) - NUM_NAMED
-        rest = [f"and {more} more of such problems"] if more > 0 else []
-        raise InputError([*problems[:NUM_NAMED], *rest])
+        raise InputError(first_of(problems, 5))
     if any(ids):
         return records, False
     return [{**record, "id": str(number)} for number, record in enumerate(records, 1)], True

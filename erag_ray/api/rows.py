@@ -1,5 +1,6 @@
 """Frames, datasets and lists of mappings as rows of plain Python values."""
 
+import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -46,11 +47,13 @@ def _items(data: object, name: str) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: NumPy scalars and arrays as Python values, missing values as None."""
+    """Return a value as JSON has it: NumPy's as Python's, dates and durations as text, missing values as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta) and not is_missing(value):
+        return str(value)
     return None if is_missing(value) else value

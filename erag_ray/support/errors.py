@@ -26,6 +26,12 @@ class InputError(ValueError):
         return type(self), (self.problems,)
 
 
+def first_of(problems: Sequence[str], most: int) -> list[str]:
+    """Return the first problems of one kind, and how many more there are."""
+    more = [f"and {len(problems) - most:,} more of such problems"] if len(problems) > most else []
+    return [*problems[:most], *more]
+
+
 class JobError(RuntimeError):
     """A job cannot go on: what happened, what is kept, and what to do, in one message."""
 

@@ -22,7 +22,7 @@ from erag_ray.config.keys.names import (
     unknown_key,
 )
 from erag_ray.config.keys.scalars import Written, as_flag, as_number, as_whole
-from erag_ray.support.errors import InputError
+from erag_ray.support.errors import InputError, first_of
 from erag_ray.support.registry import nearest
 
 RANGES = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -41,7 +41,7 @@ class KeysError(InputError):
 
     def __init__(self, keyed: Sequence[Problem]) -> None:
         self.keyed = tuple(dict.fromkeys(keyed))
-        super().__init__([problem.text for problem in self.keyed])
+        super().__init__(first_of([problem.text for problem in self.keyed], 20))
 
     def __reduce__(self) -> tuple[type[KeysError], tuple[Any, ...]]:
         return type(self), (self.keyed,)
