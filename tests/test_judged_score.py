@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from given_results import results
+from given_results import configured, results
 from hypothesis import given
 from hypothesis import strategies as st
 from misbehaving_server import Asked, MisbehavingServer, Reply, error_reply, serving
@@ -648,7 +648,9 @@ def test_many_outputs_without_a_judgement_are_a_warning() -> None:
         parts = show_judgements(View(results=results(judgements=rows), dataset="d", runs=["a"]))
         texts += [part.text for part in parts if isinstance(part, Finding)]
     assert [text[:45] for text in texts] == ["2.0% of the outputs have no judgement, and so"]
-    names = ("end_to_end", "erag", "provenance")
-    means = pl.DataFrame([{"dataset": "d", "annotator": name, "mean": None} for name in names])
-    texts = [finding.text.split(": ")[1] for finding in itertools.islice(show_all(results(means=means)), 2)]
-    assert texts == ["no run has a score", "no run has a label of erag"]
+    means = pl.DataFrame({"dataset": "d", "annotator": ["end_to_end", "erag", "provenance"], "mean": None})
+    whys = {"fid": "all answers that it needs failed", "given": "no output that it needs is given"}
+    for kind, why in whys.items():
+        shown = show_all(configured(results(means=means), utility={"reader": {"kind": kind}}))
+        texts = [finding.text.partition(" or cannot")[0] for finding in itertools.islice(shown, 2)]
+        assert texts == [f"d: no run has a {name}: {why}" for name in ("score", "label of erag")]

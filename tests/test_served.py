@@ -286,8 +286,7 @@ def test_a_cloud_may_list_other_names_limit_by_another_field_and_have_several_fi
     assert {(asked.body["model"], asked.body["max_completion_tokens"]) for asked in server.asked} == {
         (MODEL, 8)
     }
-    # the handshake, each new fingerprint, and the end
-    assert server.num_probes == 4 + 7 + 1
+    assert server.num_probes == 4 + 7 + 1  # the handshake, each new fingerprint, and the end
 
 
 @pytest.mark.parametrize(("count", "change_at"), [(5000, 101), (20, 20)])

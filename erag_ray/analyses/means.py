@@ -19,7 +19,7 @@ from erag_ray.analyses.standing import Standing
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.data.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
 from erag_ray.measures.agreement import TIE_DIGITS, score_intervals
-from erag_ray.store.schemas import QUERIES, RUNS, UTILITY, table_schema
+from erag_ray.store.schemas import GIVEN, QUERIES, RUNS, UTILITY, table_schema
 
 MEANS = table_schema(
     "means",
@@ -167,9 +167,11 @@ def show_all(results: Results) -> Iterator[Part]:
     takes_answers = [END_TO_END, *(name for name, one in ANNOTATORS.items() if one.requests)]
     counts = results[MEANS].group_by("dataset", "annotator").agg(pl.col("mean").count()).filter(mean=0)
     of_answers = counts.filter(pl.col("annotator").is_in(takes_answers))
+    failed = "all answers that it needs failed or cannot be read"
+    why = "no output that it needs is given" if results.reader.get("kind") == GIVEN.name else failed
     for dataset, annotator, _ in of_answers.sort("dataset", "annotator").iter_rows():
         name = "score" if annotator == END_TO_END else f"label of {annotator}"
-        text = f"{dataset}: no run has a {name}: all answers that it needs failed or cannot be read"
+        text = f"{dataset}: no run has a {name}: {why}"
         yield Finding(topic="missing", text=text, is_warning=True)
     rows = _with_estimates(results[MEANS]).sort("dataset")
     if rows["dataset"].n_unique() < 2:
