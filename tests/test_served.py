@@ -303,7 +303,7 @@ def test_other_weights_by_the_probe_end_the_job_while_it_runs_or_at_its_end(
     text, found = ends(model_of(server), count)
     assert "the probe 'Paris, cat, dog', now 'Paris, emu, yak'" in text
     assert "another reader.revision" in text
-    assert change_at - 1 <= len(found) < 2000
+    assert len(found) == 20 if count == 20 else 100 <= len(found) < 2000
 
 
 def test_a_probe_that_differs_under_load_alone_is_no_change(
@@ -579,6 +579,7 @@ def test_a_retry_after_is_read_as_seconds_milliseconds_or_a_date(monkeypatch: py
     monkeypatch.setattr(client_module.time, "time", lambda: 1_700_000_000.0)
     assert read({"retry-after": "Tue, 14 Nov 2023 22:13:30 GMT"}) == 10.0
     assert [read({"retry-after": bad}) for bad in ("", "soon", "nan", "inf", "-3")] == [None] * 5
+    assert read({}) is None
 
 
 @pytest.mark.long
