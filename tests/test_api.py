@@ -287,7 +287,7 @@ BAD_QUESTIONS = [
     ([], "questions: there are none"),
     (5, "questions: a int, not a list of mappings"),
     (["who?", "where?", 7], r"questions\[0\]: a str, not a mapping"),
-    (renamed(question="query"), "no field question; they have id, query, answers"),
+    (renamed(question="text"), "no field question; they have id, text, answers"),
     (pl.DataFrame(renamed(answers="gold")), "no field answers; they have id, question, gold"),
     (with_first(answers=[]), r"questions\[0\] \(id 'q1'\): no answers"),
     (with_first(answers=float("nan")), r"questions\[0\] \(id 'q1'\): no answers"),

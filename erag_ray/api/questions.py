@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from erag_ray.api.rows import Row, plain, rows_of
 from erag_ray.data.datasets.answers import READ as ANSWER_FIELDS
 from erag_ray.data.datasets.answers import all_forms, gold_answers, parse_facts
+from erag_ray.data.datasets.questions import TEXT_FIELDS
 from erag_ray.data.files.ids import QUESTION_IDS
 from erag_ray.support.errors import InputError, first_of
 
@@ -13,15 +14,16 @@ from erag_ray.support.errors import InputError, first_of
 def question_records(questions: object) -> tuple[list[Row], bool]:
     """Return questions as JSON records with ``id``, ``question``, ``answers`` and all other fields.
 
-    They are a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question``, ``answers`` (or
-    another field of `gold_answers`: a text or several), or ``answers_all`` (several facts, each a text or its accepted
-    forms), and an id (``id`` or another of `QUESTION_IDS`: a text or a whole number). Questions without any id are
-    numbered from "1"; whether they are is returned too.
+    They are a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question`` or ``query``,
+    ``answers`` (or another field of `gold_answers`: a text or several), or ``answers_all`` (several facts, each a text
+    or its accepted forms), and an id (``id`` or another of `QUESTION_IDS`: a text or a whole number). Questions without
+    any id are numbered from "1"; whether they are is returned too.
 
     Raises:
         InputError: all problems, each with the number of its question.
     """
     rows: list[Row] = [plain(row) for row in rows_of(questions, "questions")]
+    rows = [{"question": row["query"], **row} if "query" in row else row for row in rows]
     if not rows:
         raise InputError(["questions: there are none"])
     _check_columns(rows)
@@ -43,7 +45,7 @@ def _check_columns(rows: list[Row]) -> None:
     names = dict.fromkeys(name for row in rows for name in row)
     problems = [
         f"questions: no field {needed}; they have {', '.join(names)}. Rename the field that holds it"
-        for needed, keys in (("question", ("question",)), ("answers", (*ANSWER_FIELDS, "answers_all")))
+        for needed, keys in (("question", TEXT_FIELDS), ("answers", (*ANSWER_FIELDS, "answers_all")))
         if not set(keys) & set(names)
     ]
     if problems:

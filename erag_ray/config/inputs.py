@@ -12,7 +12,7 @@ class QuestionKeys(Keys):
 
     queries: list[Path] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
-    {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC.
+    {"question", "answers", "id"}, also as a JSON list, Parquet, .csv or .tsv; or SQuAD's or KLUE-MRC's JSON.
     hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
 
     query_format: Text = "auto"
@@ -58,8 +58,8 @@ class PassageKeys(Keys):
     """Passages, or the pages that they are made from."""
 
     passages: list[Path] = field(default_factory=list)
-    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or the
-    corpus folder that erag-ray retrieve has made. None are needed where the runs bring their texts."""
+    """Passage files: JSONL (.gz), CSV or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or
+    the corpus folder that erag-ray retrieve has made. None are needed where the runs bring their texts."""
 
     knowledge_source: list[Path] = field(default_factory=list)
     """Instead of passages, with retrievers: pages, which are split. KILT's knowledge source or WikiExtractor's JSON

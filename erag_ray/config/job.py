@@ -73,7 +73,7 @@ class JobConfig(ReportConfig, PassageKeys, QuestionKeys):
     corpus's name before their ids, so equal ids of two corpora stay apart."""
 
     runs: dict[str, Path] = field(default_factory=dict)
-    """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
+    """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet, CSV; KILT predictions or lists with their
     texts as .jsonl; {query: {doc: score}} as .json)."""
 
     retrievers: dict[str, retrieval.RetrieverConfig] = field(default_factory=dict)

@@ -22,12 +22,14 @@ ROWS = [
 problem_of = functools.partial(only_error, load_passages)
 
 
-@pytest.fixture(params=["jsonl", "jsonl.gz", "parquet"])
+@pytest.fixture(params=["jsonl", "jsonl.gz", "parquet", "csv"])
 def corpus_file(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path:
     """The three rows in each format."""
     path: pathlib.Path = tmp_path / f"corpus.{request.param}"
     if request.param == "parquet":
         pl.DataFrame(ROWS).write_parquet(path)
+    elif request.param == "csv":
+        pl.DataFrame(ROWS).write_csv(path)
     else:
         write(path, *ROWS)
     if request.param == "jsonl.gz":
@@ -70,6 +72,10 @@ def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) ->
         ("5", None, "", "y"),
         ("d", "7", "", "z"),
     ]
+    inner = {"text": "x", "metadata": {"title": "T", "doc_id": "d1"}}
+    pl.DataFrame([inner]).write_parquet(tmp_path / "inner.parquet")
+    for file in (tmp_path / "inner.parquet", write(tmp_path / "inner.jsonl", inner)):
+        assert without_errors(load_passages, file).rows() == [("d1", None, "T", "x")]
 
 
 @pytest.mark.parametrize(

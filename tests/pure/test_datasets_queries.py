@@ -64,6 +64,8 @@ def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> N
         ("wow-test_without_answers-kilt.jsonl", "wow", "token_f1", 150, "dialogue"),
         ("queries.wow_topical.jsonl.gz", "wow_topical", "token_f1", 150, "dialogue"),
         ("hotpotqa/queries.jsonl", "hotpotqa", "exact_match", 50, "question"),
+        ("nq/queries.jsonl", "nq", "exact_match", 50, "question"),
+        ("other/nq.jsonl", "nq", "exact_match", 50, "question"),
         ("nqueens.jsonl", "nqueens", None, 0, "question"),  # it only shares letters
     ],
 )
@@ -106,15 +108,6 @@ def test_byte_order_mark_blank_lines_and_gzip_whatever_the_name(tmp_path: pathli
     loaded, diagnostics = load(path)
     assert loaded.queries["query_id"].to_list() == ["q1", "q2"]
     assert diagnostics.errors == ()
-
-
-def test_impossible_questions_are_left_out_by_name(tmp_path: pathlib.Path) -> None:
-    none = {"id": "no1", "input": "?", "output": [], "meta": {"is_impossible": True}}
-    also = {"id": "no2", "input": "?", "output": [], "is_impossible": True}
-    loaded, diagnostics = load(write(tmp_path / "nq.jsonl", none, kilt(), also))
-    assert loaded.queries["query_id"].to_list() == ["q1"]
-    assert diagnostics.errors == ()
-    assert diagnostics.warnings == ("impossible questions, left out: 2 (no1, no2)",)
 
 
 def test_answers_that_normalise_to_nothing_are_noted_and_kept(tmp_path: pathlib.Path) -> None:
@@ -241,10 +234,6 @@ def test_triviaqa_questions_are_joined_by_id(tmp_path: pathlib.Path) -> None:
     assert loaded.queries["question"].to_list() == ["Which sea?", "Here?"]
     assert loaded.provenance.equals(gold_of(pages=[("tc_1", "5")]))
     assert diagnostics.errors == ()
-
-
-def test_triviaqa_ids_and_files_that_are_missing_are_named(tmp_path: pathlib.Path) -> None:
-    source = write(tmp_path / "web-dev.json", TRIVIA)
     path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", kilt("tc_1", ""), kilt("tc_7", ""))
     assert problem_of(path, triviaqa_questions=[source]) == f"{path}:2: query 'tc_7' is not in {source}"
     problem = problem_of(path)
@@ -345,7 +334,7 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
         tmp_path / "nq.jsonl",
         {"question": "a?", "answers": ["Ann", " Ann", ""]},
         {"id": 7, "question": "b?", "answer": "Bo"},
-        {"query_id": "q3", "question": "c?", "answer": ["C", "c"], "answers": "see"},
+        {"query_id": "q3", "query": "c?", "answer": ["C", "c"], "answers": ["c", "see"]},
         {"_id": "q4", "question": "d?", "answers": [{"text": "D"}]},
         {"id": "q5", "question": "e?", "answers": {"text": ["E"], "answer_start": [3]}, "title": "no page"},
         {"question": "f?", "answers": [], "is_impossible": True},
@@ -370,22 +359,15 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
     )
 
 
-def test_ids_from_places_do_not_depend_on_the_folder(tmp_path: pathlib.Path) -> None:
-    for folder in ("nq", "squad", "other"):
-        (tmp_path / folder).mkdir()
-    ids = [
-        load_queries(write(tmp_path / file, plain()), Diagnostics()).queries["query_id"].item()
-        for file in ("nq.jsonl", "other/nq.jsonl", "nq/queries.jsonl", "squad/queries.jsonl")
-    ]
-    assert ids == ["nq:1", "nq:1", "nq:1", "squad:1"]
-
-
 def test_records_of_no_known_form_are_told_once_with_all_forms(tmp_path: pathlib.Path) -> None:
-    other = {"id": "q2", "query": "Who?", "gold": ["Ann"]}
+    other = {"id": "q2", "user_input": "Who?", "gold": ["Ann"]}
     path = write(tmp_path / "nq.jsonl", plain("q1"), *[other] * 9, {"_id": "q3"})
     _, diagnostics = load(path)
     told, more = diagnostics.errors
-    assert told.startswith(f"{path}:2: unknown format of a record with the fields ['id', 'query', 'gold']. ")
+    assert told.startswith(
+        f"{path}:2: unknown format of a record with the fields ['id', 'user_input', 'gold']. "
+    )
+    assert told.endswith("such as question_fields: {question: user_input, answers: gold}")
     for form in ("kilt", "beir", "plain", "squad", "klue"):
         assert f"{form} " in told
     assert '("question", "answers", optional "id")' in told

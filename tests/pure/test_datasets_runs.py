@@ -155,7 +155,7 @@ def test_scores_that_rise_with_the_rank_are_a_problem(tmp_path: pathlib.Path, li
         # one list of two documents may be an accident, and so may some lists of many
         {"q1": [(1, 0.1), (2, 0.2)]},
         {"q": FALLING, **{f"q{number}": RISING for number in range(8)}},
-        {"q": [(1, 1), (2, 1), (3, 1)]},
+        {"q": [(1, 1), (2, 1), (3, 1)], "r": FALLING},
         {"q": [(1, 1)], "r": [(1, 1)]},
         {"q": [(3, 0.1), (1, 0.2), (2, 0.3)], "r": [(2, 0.1), (3, 0.2), (1, 0.3)]},
     ],
@@ -294,11 +294,6 @@ def run_table(lists: dict[str, list[str]], scores: list[float] | None = None) ->
     return runs if scores is None else runs.with_columns(score=pl.Series(scores))
 
 
-def test_written_trec_run_line_by_line() -> None:
-    written = trec_run(run_table({"q1": ["b", "a"], "q2": ["c"]}, [0.5, 0.5, -1.0]))
-    assert written == b"q1 Q0 b 1 2 mine\nq1 Q0 a 2 1 mine\nq2 Q0 c 1 1 mine\n"
-
-
 ids = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\f\v"), min_size=1, max_size=4
 )
@@ -341,18 +336,15 @@ def label_table(*rows: tuple[str, str, float | None]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def test_written_qrels_line_by_line() -> None:
+def test_written_runs_and_qrels_line_by_line() -> None:
+    written = trec_run(run_table({"q1": ["b", "a"], "q2": ["c"]}, [0.5, 0.5, -1.0]))
+    assert written == b"q1 Q0 b 1 2 mine\nq1 Q0 a 2 1 mine\nq2 Q0 c 1 1 mine\n"
     written = trec_qrels(label_table(("q2", "a", 1.0), ("q1", "b", 0.0), ("q1", "a", None)))
     assert written == b"q1 0 b 0\nq2 0 a 1\n"  # the null label was not judged
-
-
-def test_graded_labels_need_a_threshold() -> None:
+    with pytest.raises(ValueError, match="contains white space"):
+        trec_qrels(label_table(("q", "a b", 0.0)))
+    # graded labels need a threshold
     labels = label_table(("q", "a", 0.5), ("q", "b", 0.49), ("q", "c", 1.0))
     with pytest.raises(ValueError, match=r"graded labels such as 0\.5 need a threshold"):
         trec_qrels(labels)
     assert trec_qrels(labels, threshold=0.5) == b"q 0 a 1\nq 0 b 0\nq 0 c 1\n"
-
-
-def test_qrels_that_trec_cannot_hold() -> None:
-    with pytest.raises(ValueError, match="contains white space"):
-        trec_qrels(label_table(("q", "a b", 0.0)))

@@ -38,13 +38,6 @@ def test_all_forms_give_the_same(tmp_path: pathlib.Path, form: str, score: type)
     assert read(file) == (EXPECTED, ())
 
 
-def test_ids_may_be_numbers(tmp_path: pathlib.Path) -> None:
-    parquet, jsonl = tmp_path / "a.parquet", tmp_path / "a.jsonl"
-    pl.DataFrame({"query-id": [1, 1], "corpus-id": [2, 3], "score": [1, 0]}).write_parquet(parquet)
-    jsonl.write_text(lines([(1, 2, 1)]))
-    assert read(parquet) == read(jsonl) == ({"1": ("2",)}, ())
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

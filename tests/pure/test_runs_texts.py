@@ -120,6 +120,13 @@ def test_scores_by_id_in_one_object_are_the_order(tmp_path: pathlib.Path, blank:
     path.write_text(text.replace(" ", blank))
     rows = [("q1", 1, "d3"), ("q1", 2, "d2"), ("q1", 3, "d1"), ("q2", 1, "d1")]
     assert loaded(path).select("query_id", "rank", "doc_id").rows() == rows
+    equal = (
+        '{"q": {"d1": 1, "d2": 1, "d3": 1}}',
+        "run 'r': the scores are the same in every list, and give no",
+    )
+    for content, error in (equal, ('[["d1"]]', "item 1 is a list where an object is expected")):
+        path.write_text(content)
+        assert errors_of(path)[0].startswith(f"FILE: {error}")
     path.write_text('{"q1": {"d2": null, "d1": NaN, "d3": "x", "d4": 1}}')
     text = "FILE: run 'r', query 'q1': the score of {!r} is not a finite number"
     assert errors_of(path) == tuple(map(text.format, ("d2", "d1", "d3")))
@@ -164,7 +171,7 @@ def test_a_bad_parquet_run_names_row_or_list(tmp_path: pathlib.Path, changes: An
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"documents": [{"doc_id": "d1"}]}, "document 1: text is missing; it must be a string"),
+        ({"documents": [{"title": "T"}]}, "document 1: neither an id nor a text in title"),
         ({"documents": [{"text": " "}]}, "document 1: text is ' '; it must be a string that is not blank"),
         ({"documents": [{"text": 7}]}, "document 1: text is 7; it must be a string"),
         ({"documents": [{"text": "a", "title": []}]}, "document 1: title is []; it must be a string"),
@@ -172,18 +179,33 @@ def test_a_bad_parquet_run_names_row_or_list(tmp_path: pathlib.Path, changes: An
          "document 1: doc_id is 1.5; it must be a string or a"),
         ({"documents": [], "seconds": -1}, "seconds is -1; it must be a number of at least 0"),
         ({"documents": [], "seconds": True}, "seconds is True; it must be a number of at least 0"),
-        ({"documents": "d1"}, "documents is 'd1'; it must be a list of objects"),
+        ({"documents": "d1"}, "documents is 'd1'; it must be a list"),
         ({}, "query 'q1' of run 'r' has no documents"),
         ({"query_id": None, "documents": []}, "query_id is None; it must be a string or a whole number"),
         ({"query_id": "q0", "documents": []}, "query 'q0' of run 'r' repeats the one at FILE:1"),
-        ({"documents": [{"doc_id": "d", "text": one} for one in "ab"]},
-         "run 'r', query 'q1': document 'd' is in"),
+        ({"documents": [{"doc_id": "d", "text": one} for one in "ab"]}, "document 2: document 'd' is in the list"),
     ],
 )  # fmt: skip
 def test_a_bad_record_is_named_by_its_line(tmp_path: pathlib.Path, record: Any, message: str) -> None:
     good = {"query_id": "q0", "documents": [{"text": "a"}]}
     (error,) = errors_of(write(tmp_path / "run.jsonl", good, {"query_id": "q1", **record}))
     assert error.startswith(f"FILE:2: {message}")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "first", "scores"),
+    [
+        ("run.jsonl", '{"query_id": "q1", "doc_ids": ["d1", "d2"]}', None, [None, None]),
+        ("run.jsonl", '{"id": "q1", "documents": [{"id": "d1", "text": "a"}, {"id": "d2"}]}', "a", [None, None]),
+        ("run.csv", 'qid;docno;Rank;score;Text\nq1;d2;2;2;b\nq1;d1;1;9.5;"a\n\n""b"""\n', 'a\n\n"b"', [9.5, 2]),
+        ("run.csv", "query_id,doc_id,score\nq1,d1,1e2\nq1,d2,0\n", None, [100, 0]),
+    ],
+)  # fmt: skip
+def test_lists_have_many_forms(file: str, text: str, first: Any, scores: Any, tmp_path: pathlib.Path) -> None:
+    (tmp_path / file).write_bytes(text.encode())
+    entries = loaded(tmp_path / file)
+    assert entries.select("rank", "doc_id").rows() == [(1, "d1"), (2, "d2")]
+    assert (entries["text"][0], entries["score"].to_list()) == (first, scores)
 
 
 def entries_of(rows: list[tuple[str, str, int, str, str | None, str | None]]) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from erag_ray.data.files.ids import plain_key, shown
 FIELDS = ("answer", "answers")
 ALTERNATIVES = ("golden_answers", "possible_answers")
 """FlashRAG and PopQA: read if none of `FIELDS` is there."""
-TRUTHS = ("ground_truth", "ground_truths")
+TRUTHS = ("ground_truth", "ground_truths", "expected_output")
 """Gold answers of logs, in which ``answer`` is what a system has answered."""
 FORMS_IN = ("text", "value", "answer")
 """SQuAD and MKQA, TriviaQA, ComplexWebQuestions: an object's answer, beside ``aliases``; in Parquet others are null."""
@@ -46,6 +46,7 @@ EMPTY_CELL = r"^(?:nan|NaN|NaT|None|null|NULL|NA|N/A|n/a|#N/A|<NA>)$"
 NO_ANSWER = r"^(?i:no answer present|cannotanswer|unanswerable|not answerable|<unk>|invalid question)\.?$"
 """Texts that MS MARCO, QuAC, Qasper, TriviaQA, CRAG and others write for a question without an answer."""
 READ_AS_LISTS = "answers that are a list written as text, read as a list, of queries"
+ANSWER_BESIDE = "answer is not among answers, and both are read (else set question_fields), of queries"
 KEPT_AS_TEXTS = "answers that look like a list and are kept as one text, of queries"
 
 
@@ -69,6 +70,9 @@ def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:
     notes: dict[str, None] = {}
     answers = [answer for name in FIELDS for answer in _forms(values.get(name), notes)]
     if answers:
+        beside = [*_forms(values.get("answers"), {})]
+        if beside and unread_fields({"answer": answers}, beside):
+            notes[ANSWER_BESIDE] = None
         answers += aliases_in(values)
     else:
         answers = next(filter(None, (list(_forms(values.get(name), notes)) for name in ALTERNATIVES)), [])

@@ -100,12 +100,11 @@ def _lines(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
 
 
 def _cells(line: str) -> list[str]:
-    """Return the cells of a line between tabs or commas, else its words."""
-    separator = "\t" if "\t" in line else ","
-    if separator not in line:
-        return FIELD.findall(line)
-    cells = next(csv.reader([line], delimiter=separator)) if '"' in line else line.split(separator)
-    return [cell.strip() for cell in cells]
+    """Return the cells of a line between tabs, commas or semicolons, else its words."""
+    separator = next((sign for sign in "\t,;" if sign in line), "")
+    if not separator or '"' not in line:
+        return [cell.strip() for cell in line.split(separator)] if separator else FIELD.findall(line)
+    return [cell.strip() for cell in next(csv.reader([line.replace("\r", " ")], delimiter=separator))]
 
 
 def _fields(line: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import xxhash
 
-from erag_ray.data.datasets.answers import EMPTY_CELL, NO_ANSWER, unread_fields
+from erag_ray.data.datasets.answers import EMPTY_CELL, NO_ANSWER, READ, unread_fields
 from erag_ray.data.datasets.paths import Filters, SlicePaths, with_fields
 from erag_ray.data.datasets.qrels import Qrels, read_qrels
 from erag_ray.data.datasets.questions import FORMS, QUERY_FORMATS, Question, formats_of, read_triviaqa
@@ -35,6 +35,7 @@ COLUMNS = {
 """Of the tables of `LoadedQueries`."""
 TAB_COLUMNS = (("question", "answers"), ("id", "question", "answers"))
 """Columns of tab-separated questions without a header: DPR's, and with an id before."""
+_LIKE_QUESTION = re.compile(r"(?i)question|query|prompt|user_?input|claim|problem|utterance")
 _LIKE_ID = re.compile(r"[\w.:#/-]*\d[\w.:#/-]*", re.ASCII)
 
 
@@ -236,10 +237,12 @@ class _Loading:
 
     def _report_unknown(self, record: Record) -> None:
         """Report one error for a file, however many of its records have an unknown format."""
-        fields = shown(list(record.values))
+        fields, names = shown(list(record.values)), record.values
+        question = next((name for name in names if _LIKE_QUESTION.search(name)), "prompt")
+        answers = next(iter([*filter(names.get, READ), *unread_fields(names, [])]), "gold")
         text = (
-            f"{record.location}: unknown format of a record with the fields {fields}. Known formats: {FORMS}; "
-            "or name the fields of the plain format, such as question_fields: {question: query, answers: gold}"
+            f"{record.location}: unknown format of a record with the fields {fields}. Known formats: {FORMS}; or name "
+            f"the fields of the plain format, such as question_fields: {{question: {question}, answers: {answers}}}"
         )
         text = self.unknown.setdefault(record.path, text)
         self.diagnostics.error(f"records of unknown format in {record.path}", text, count=1)

@@ -66,6 +66,8 @@ class Question:
         return replace(self, page_sets=tuple(tuple(pages) for pages in sets if pages))
 
 
+TEXT_FIELDS = ("question", "query")
+"""The question of the plain format; the second of MS MARCO, CRAG, LlamaIndex and others."""
 GOLD_FIELD = "gold_doc_ids"
 _LIKE_GOLD = re.compile(
     r"(?i)(?:gold(?:en)?|relevant|positive|pos|supporting|expected|ground_?truth|gt)_?(?:(?:doc|document|passage|ctx|context|fact)s?(?:_?ids?)?|ids?)|retrieval_gt"
@@ -183,7 +185,7 @@ def beir_question(record: Record) -> Question:
 
 
 def plain_question(record: Record) -> Question:
-    """Parse a question with its answers: ``question``, ``answers`` or ``answer``, and an id.
+    """Parse a question with its answers: ``question`` or ``query``, ``answers`` or ``answer``, and an id.
 
     The id is under ``id`` or another of `QUESTION_IDS`. Without one it is ``NAME:LINE``, where NAME is the data set of
     the file's name (`dataset_of_file`), so that it does not depend on the folder.
@@ -195,7 +197,7 @@ def plain_question(record: Record) -> Question:
         record.values,
         gold_answers(record.values),
         query_id=location if is_unnamed else record.identifier(QUESTION_IDS),
-        text=record.text("question"),
+        text=record.text(next((name for name in TEXT_FIELDS if name in record.values), TEXT_FIELDS[0])),
         is_unnamed=is_unnamed,
     )
 
@@ -221,22 +223,17 @@ def read_triviaqa(paths: list[str], query_ids: Collection[str], diagnostics: Dia
     pending = frozenset(query_ids)
     questions: dict[str, str] = {}
     for path in paths:
-        for entry in _entries(path, diagnostics):
-            query_id, text = identifier(entry.get("QuestionId")), entry.get("Question")
+        num_before = diagnostics.num_errors
+        content = read_json(path, diagnostics, _slimmed)
+        data = content.get("Data") if isinstance(content, dict) else None
+        if not isinstance(data, list) and diagnostics.num_errors == num_before:
+            diagnostics.error(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list "Data"')
+        for entry in data if isinstance(data, list) else ():
+            known = entry if isinstance(entry, dict) else {}
+            query_id, text = identifier(known.get("QuestionId")), known.get("Question")
             if query_id in pending and isinstance(text, str) and text.strip():
                 questions.setdefault(str(query_id), text)
     return questions
-
-
-def _entries(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
-    num_before = diagnostics.num_errors
-    content = read_json(path, diagnostics, _slimmed)
-    data = content.get("Data") if isinstance(content, dict) else None
-    if isinstance(data, list):
-        return [entry for entry in data if isinstance(entry, dict)]
-    if diagnostics.num_errors == num_before:
-        diagnostics.error(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list "Data"')
-    return []
 
 
 def _slimmed(values: dict[str, Any]) -> dict[str, Any] | None:
@@ -254,7 +251,8 @@ def formats_of(record: Record) -> list[str]:
     fields = record.values.keys()
     plain = "klue" if "guid" in fields and not QUESTION_IDS.among(fields) else "plain"
     has_answers = any(name in fields for name in (*READ, FACTS_FIELD))
-    is_complete = "question" in fields and (has_answers or isinstance(record.values.get("output"), str))
+    is_output = isinstance(record.values.get("output"), str)
+    is_complete = any(name in fields for name in TEXT_FIELDS) and (has_answers or is_output)
     formats = {
         plain: is_complete,
         "beir": "_id" in fields and "text" in fields,

@@ -110,14 +110,9 @@ def checked_id(value: Any, key: str) -> str | None:
 def numbering_fault(question_ids: Collection[str], other_ids: Collection[str]) -> str:
     """Return what is wrong if all questions are numbered from 0 and lists or qrels from 1, or the reverse; else ""."""
     questions, others, count = {*question_ids}, {*other_ids}, len({*question_ids})
+    numbers = [{*map(str, range(start, start + count))} for start in (0, 1)]
     for first, other in ((1, 0), (0, 1)):
-        extra = str(0 if first else count)
-        shifted = {str(number) for number in range(other, other + count)}
-        if (
-            extra in others
-            and others <= shifted
-            and questions == shifted - {extra} | {str(count if first else 0)}
-        ):
+        if questions == numbers[first] and others <= numbers[other] and others - questions:
             return (
                 f"is of questions numbered from {other}, but the questions are numbered from {first} to "
                 f"{first + count - 1}: each would get what is its neighbour's. Number both alike"

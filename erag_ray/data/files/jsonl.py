@@ -132,19 +132,18 @@ def read_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Itera
                 if line and not line.isspace():
                     yield number, line
     except (EOFError, zlib.error, OSError) as error:
-        reached = f" after line {number:,}" if number else ""
-        text = f"{path}: cannot be read{reached}: {_reason(error, path)}"
-        diagnostics.error(f"unreadable file {path}", text)
+        report_unreadable(path, error, diagnostics, f" after line {number:,}" if number else "")
 
 
-def _reason(error: Exception, path: str) -> str:
+def report_unreadable(path: str, error: BaseException, diagnostics: Diagnostics, reached: str = "") -> None:
+    """Record that a file cannot be read, and why."""
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, EOFError):
-        return "truncated gzip file"
+        reason = "truncated gzip file"
     if isinstance(error, zlib.error | gzip.BadGzipFile):
-        return f"damaged gzip file ({error})"
-    if isinstance(error, FileNotFoundError):
-        return f"{error.strerror}{searched_in(path)}"
-    return getattr(error, "strerror", None) or str(error)
+        reason = f"damaged gzip file ({error})"
+    reason = reason.splitlines()[0] + (searched_in(path) if isinstance(error, FileNotFoundError) else "")
+    diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read{reached}: {reason}")
 
 
 @dataclass(slots=True, eq=False)
@@ -256,5 +255,5 @@ def read_json(
     except UnicodeEncodeError:
         diagnostics.error(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error, path)}")
+        report_unreadable(path, error, diagnostics)
     return None

@@ -7,18 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.documents import TEXT_KEYS
 from erag_ray.data.files.ids import DOCUMENT_IDS, QUESTION_IDS
 from erag_ray.data.files.jsonl import WHOLE, Record, Span, read_json, read_json_lines, read_lines, text_start
-from erag_ray.data.files.parquet import scan_parquet
+from erag_ray.data.files.parquet import COLUMN_NAMES, TABLE, scan_parquet, separator_of
 from erag_ray.store.files import ROW
 from erag_ray.store.huggingface import dataset_rows, is_dataset
 
-_OTHER_NAMES = {*TEXT_KEYS, "query", "answer", "golden_answers", "passage"}
 TABS = re.compile(r"\.(tsv|csv|txt)(\.gz)?$", re.IGNORECASE)
-TABLE = re.compile(r"\.(tsv|csv)(\.gz)?$", re.IGNORECASE)
-AS_PARQUET = "Write it as Parquet, by polars.read_csv(FILE, separator=',').write_parquet('FILE.parquet')"
-"""What to do with a table of text in a form that is not read."""
 
 
 def read_records(
@@ -26,9 +21,9 @@ def read_records(
 ) -> Iterator[Record]:
     """Yield the records of a file, numbered by line or from 1; what is wrong is an error, and skipped.
 
-    The file is JSON Lines (or a span of these), one JSON list of objects, tab-separated values (.tsv, .csv, .txt),
-    Parquet, or a dataset (``hf:NAME:SPLIT``). ``columns`` are names of tab-separated values without a header, for each
-    number of columns.
+    The file is JSON Lines (or a span of these), one JSON list of objects, tab-separated values (.tsv, .csv, .txt), CSV
+    with a header (see `separator_of`), Parquet, or a dataset (``hf:NAME:SPLIT``). ``columns`` are names of
+    tab-separated values without a header, for each number of columns.
     """
     if is_dataset(path):
         try:
@@ -36,15 +31,13 @@ def read_records(
                 yield Record(row, path, number, diagnostics)
         except ValueError as error:
             diagnostics.error(f"unreadable dataset {path}", f"{path}: {error}")
-    elif path.lower().endswith(".parquet"):
+    elif path.lower().endswith(".parquet") or separator_of(path):
         file = scan_parquet(path, diagnostics)
         rows = None if file is None else file.collect(file.frame)
         for values in () if rows is None else rows.iter_rows(named=True):
             yield Record(values, path, values.pop(ROW), diagnostics)
-    elif columns and TABS.search(path):
+    elif (TABS if columns else TABLE).search(path) and text_start(path)[:1] not in ("{", "["):
         yield from _tab_rows(path, diagnostics, columns)
-    elif TABLE.search(path) and text_start(path)[:1] not in ("{", "[", ""):
-        diagnostics.error(f"wrong {path}", f"{path}: a table of text, which is not read here. {AS_PARQUET}")
     elif not span.start and (values := whole_json(path)) is not None:
         yield from _items(values, path, diagnostics)
     else:
@@ -55,11 +48,9 @@ def whole_json(path: str) -> Any:
     """Return the list that a file is, or the object over several lines; None for JSON Lines and unreadable files."""
     start = text_start(path)
     first, newline, _ = start.partition("\n")
-    if not start.startswith(("[", "{")):
+    if not start.startswith(("[", "{")) or (start[0] == "{" and not newline):
         return None
-    if start.startswith("{"):
-        if not newline:
-            return None
+    if start[0] == "{":
         with contextlib.suppress(ValueError, RecursionError):
             json.loads(first)
             return None
@@ -85,13 +76,12 @@ def _items(values: list[Any] | dict[str, Any], path: str, diagnostics: Diagnosti
 def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[str]]) -> Iterator[Record]:
     """Yield the rows of tab-separated values; a first line of column names is the header."""
     by_count: Mapping[int, Sequence[str]] = {len(names): names for names in columns}
-    known = {*_OTHER_NAMES, *(name for names in columns for name in names)}
     names: Sequence[str] = ()
     for position, (number, line) in enumerate(read_lines(path, diagnostics)):
         cells = [_unquoted(cell) for cell in line.rstrip("\r\n").split("\t")]
         lower = [cell.strip().lower() for cell in cells]
         num_names = sum(
-            cell in known or bool(DOCUMENT_IDS.among([cell]) or QUESTION_IDS.among([cell]))
+            cell in COLUMN_NAMES or bool(DOCUMENT_IDS.among([cell]) or QUESTION_IDS.among([cell]))
             for cell in {*lower}
         )
         # one known name among words that could all be names is a header too
@@ -104,12 +94,8 @@ def _tab_rows(path: str, diagnostics: Diagnostics, columns: Sequence[Sequence[st
         elif len(cells) == len(names or by_count.get(len(cells), ())):
             values = dict(zip(names or by_count[len(cells)], cells, strict=True))
             yield Record(values, path, number, diagnostics)
-        elif position == 0 and "\t" not in line:
-            text = f"{path}:{number}: columns without tabs, such as between commas. {AS_PARQUET}"
-            diagnostics.error(f"bad lines in {path}", text)
-            return
         else:
-            forms = " or ".join(", ".join(one) for one in ([names] if names else columns))
+            forms = " or ".join(map(", ".join, [names] if names else columns)) or "a header of names"
             text = f"{path}:{number}: {len(cells)} columns between tabs; expected {forms}"
             diagnostics.error(f"bad lines in {path}", f"{text}. Write these columns, or JSON Lines")
 

@@ -16,8 +16,8 @@ from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.documents import TEXT_FORM, TEXT_KEYS, Document, document_of
 from erag_ray.data.files.ids import DOCUMENT_IDS, ID_FORM, IdKeys
 from erag_ray.data.files.jsonl import Paths, listed
-from erag_ray.data.files.parquet import NO_TEXT, ParquetFile, is_filled, scan_parquet
-from erag_ray.data.files.records import TABLE, read_records
+from erag_ray.data.files.parquet import NO_TEXT, TABLE, ParquetFile, is_filled, scan_parquet
+from erag_ray.data.files.records import read_records
 from erag_ray.data.files.squad import page_key, page_keys
 from erag_ray.store.files import is_folder
 from erag_ray.store.schemas import CORPUS
@@ -137,9 +137,10 @@ def passage_of(document: Document) -> Passage:
 
 def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection | None) -> Iterator[Batch]:
     """Yield the passages of a Parquet file as one batch; texts are loaded for the selected rows only."""
-    file = scan_parquet(path, diagnostics)
-    if file is None:
+    scanned = scan_parquet(path, diagnostics)
+    if scanned is None:
         return
+    file = scanned.of_documents()
     frame = file.frame.select("row", **_columns(file))
     has_id = is_filled("doc_id")
     has_text = pl.col("text").is_not_null()

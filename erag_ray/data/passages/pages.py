@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
 from erag_ray.data.files.jsonl import WHOLE, Record, Span, spans_of, text_start
-from erag_ray.data.files.parquet import scan_parquet
+from erag_ray.data.files.parquet import TABLE
 from erag_ray.data.files.records import read_records
 from erag_ray.data.files.squad import is_squad, page_name, read_squad_pages
 from erag_ray.data.passages.splitters import Page
@@ -23,7 +23,8 @@ BLANK_LINE = "\n\n"
 
 def page_spans(path: str, num_bytes: int) -> list[Span]:
     """Return spans of about ``num_bytes`` bytes of a JSON Lines file; one span for any other format."""
-    if is_folder(path) or path.endswith(".parquet") or is_squad(path) or text_start(path).startswith("["):
+    is_table = path.endswith(".parquet") or TABLE.search(path)
+    if is_folder(path) or is_table or is_squad(path) or text_start(path).startswith("["):
         return [WHOLE]
     return spans_of(path, num_bytes)
 
@@ -37,15 +38,19 @@ def read_pages(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Itera
     """
     if is_folder(path):
         yield from _of_folder(path, diagnostics)
-    elif path.endswith(".parquet"):
-        yield from _of_parquet(path, diagnostics)
     elif is_squad(path):
         for number, (title, contexts) in enumerate(read_squad_pages(path, diagnostics), 1):
             yield _page(title, contexts), Record({}, path, number, diagnostics)
     else:
         for record in read_records(path, diagnostics, span):
             is_kilt = "wikipedia_id" in record.values or "wikipedia_title" in record.values
-            yield _of_kilt(record) if is_kilt else _titled(record), record
+            if is_kilt:
+                yield _of_kilt(record), record
+            else:
+                yield (
+                    _page(page_name(record.identifier("title")), record.text("text").split(BLANK_LINE)),
+                    record,
+                )
 
 
 def _page(title: str, paragraphs: list[str]) -> Page:
@@ -59,10 +64,6 @@ def _of_kilt(record: Record) -> Page:
         record.fault("wrong text", f"page {page_id!r}: text must be a list of paragraphs (strings)")
         paragraphs = []
     return Page(page_id=page_id, title=record.text("wikipedia_title"), paragraphs=tuple(paragraphs))
-
-
-def _titled(record: Record) -> Page:
-    return _page(page_name(record.identifier("title")), record.text("text").split(BLANK_LINE))
 
 
 def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
@@ -80,12 +81,3 @@ def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Reco
             text = ""
         name = "" if record.faulty else page_name(record.identifier("title"))
         yield _page(name, text.split(BLANK_LINE)), record
-
-
-def _of_parquet(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
-    file = scan_parquet(path, diagnostics)
-    columns = {} if file is None else {name: file.texts(name) for name in ("title", "text")}
-    rows = None if file is None else file.collect(file.frame.select("row", **columns))
-    for number, title, text in () if rows is None else rows.iter_rows():
-        record = Record({"title": title, "text": text}, path, number, diagnostics)
-        yield _titled(record), record

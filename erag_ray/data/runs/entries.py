@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 
 from erag_ray.data.files.diagnostics import NUM_NAMED, Diagnostics
-from erag_ray.data.files.ids import RUN_IDS, IdKeys, identifier
+from erag_ray.data.files.documents import ListIds, document_of, with_text
+from erag_ray.data.files.ids import RUN_IDS, IdKeys, identifier, shown
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
 from erag_ray.store.schemas import RUNS, STRING, frame_schema
@@ -23,6 +24,10 @@ ENTRY_COLUMNS = pl.Schema(
 """RUNS; for a KILT prediction without a document its page, and the text of the passage that it means; for a list with
 texts the document's title (null: unknown) and text; the latency of the query's retrieval. A list that found nothing,
 and whose latency is known, is a row of rank 0 without a document."""
+
+
+LIST_KEYS = ("documents", "doc_ids")
+ListedDocument = tuple[int, str, str | None, str | None, float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,23 @@ def records_by_query(file: RunFile, keys: IdKeys) -> Iterator[tuple[Record, str]
             record.fault("several runs", text)
         firsts.setdefault(run_id, record.location)
         yield record, query_id
+
+
+def documents_in(record: Record) -> Iterator[ListedDocument]:
+    """Yield rank, id, title, text and score of the documents of a record's list: objects or ids, best first."""
+    name = next((key for key in LIST_KEYS if record.values.get(key)), LIST_KEYS[0])
+    entries = record.values.get(name) or []
+    if not isinstance(entries, list):
+        record.fault(f"wrong {name}", f"{name} is {shown(entries)}; it must be a list")
+        return
+    ids = ListIds()
+    for rank, values in enumerate(entries, 1):
+        try:
+            document = document_of(values, bare="doc_id")
+            document = document if document.text is None else with_text(document)
+            yield rank, ids.next(document), document.title, document.text, document.score
+        except ValueError as error:
+            record.fault("wrong documents", f"document {rank}: {error}")
 
 
 def pairs(runs: pl.DataFrame) -> pl.DataFrame:

@@ -7,25 +7,18 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.documents import ListIds, document_of, finite, with_text
+from erag_ray.data.files.documents import finite
 from erag_ray.data.files.ids import QUERY_IDS
-from erag_ray.data.files.jsonl import FIELD, Path, Record, read_json, read_lines
-from erag_ray.data.files.records import AS_PARQUET, TABLE, read_records, whole_json
-from erag_ray.data.runs.entries import (
-    ENTRY_COLUMNS,
-    RunFile,
-    as_entries,
-    in_trec_order,
-    is_of_run,
-    records_by_query,
-    report_repeats,
-)
+from erag_ray.data.files.jsonl import FIELD, Path, read_json, read_lines
+from erag_ray.data.files.parquet import separator_of
+from erag_ray.data.files.records import read_records, whole_json
+from erag_ray.data.runs import entries
 from erag_ray.data.runs.orders import BY_SCORE, report_rising
 from erag_ray.data.runs.parquet import read_parquet
 from erag_ray.data.runs.predictions import read_predictions
@@ -45,15 +38,15 @@ def load_run(name: str, path: Path, diagnostics: Diagnostics, *, ties: str = "tr
     ordered by descending id, as in trec_eval.
     """
     file, num_before = os.fspath(path), diagnostics.num_errors
-    run = RunFile(name=name, path=file, diagnostics=diagnostics, precision=TIES[ties])
-    entries = RUN_FORMATS[format_of(file)](run)
-    report_rising(run, entries)
-    if entries.filter(pl.col("rank") > 0).is_empty() and diagnostics.num_errors == num_before:
+    run = entries.RunFile(name=name, path=file, diagnostics=diagnostics, precision=TIES[ties])
+    lists = RUN_FORMATS[format_of(file)](run)
+    report_rising(run, lists)
+    if lists.filter(pl.col("rank") > 0).is_empty() and diagnostics.num_errors == num_before:
         diagnostics.error(f"empty run {name}", f"{file}: run {name!r} has no list with a document")
-    return entries
+    return lists
 
 
-def read_trec(file: RunFile) -> pl.DataFrame:
+def read_trec(file: entries.RunFile) -> pl.DataFrame:
     """Read a TREC run: ``query Q0 document rank score tag``. As in trec_eval, only the scores define the order.
 
     The tag may contain blanks: it is everything after the score. Of a file with several tags the lines with the tag
@@ -65,7 +58,6 @@ def read_trec(file: RunFile) -> pl.DataFrame:
         fields = FIELD.findall(line)
         if len(fields) < 6:
             text = f"{file.path}:{number}: {len(fields)} columns where 6 are expected (query Q0 doc rank score tag)"
-            text += f". {AS_PARQUET}" if TABLE.search(file.path) else ""
             diagnostics.error(f"lines without 6 columns in {file.path}", text)
             continue
         rows.append((number, fields[0], *fields[2:5], " ".join(fields[5:])))
@@ -73,7 +65,7 @@ def read_trec(file: RunFile) -> pl.DataFrame:
             kind = f"{run}: lines with more than 6 columns; the sixth and later ones count as the tag"
             diagnostics.warning(kind, f"{file.path}:{number}")
     lines = pl.DataFrame(rows, schema=TREC_COLUMNS, orient="row")
-    table = lines.filter(is_of_run(file, pl.col("tag"), lines["tag"])).with_columns(
+    table = lines.filter(entries.is_of_run(file, pl.col("tag"), lines["tag"])).with_columns(
         pl.col("rank").cast(pl.Float64, strict=False),
         score=pl.col("score").cast(pl.Float64, strict=False),
         score_text="score",
@@ -82,7 +74,7 @@ def read_trec(file: RunFile) -> pl.DataFrame:
     text = "{path}:{line}: score {score_text!r} is not a finite number"
     kind = f"scores that are no numbers in {file.path}"
     diagnostics.error_rows(kind, table.filter(~good), text, path=file.path)
-    ranked = in_trec_order(table.filter(good).with_columns(claimed_rank="rank"), file.precision)
+    ranked = entries.in_trec_order(table.filter(good).with_columns(claimed_rank="rank"), file.precision)
     # a rank that is the same in the whole list is no order: the lines are
     is_order = pl.col("claimed_rank").n_unique().over("query_id") > 1
     order = pl.when(is_order).then("claimed_rank").otherwise(pl.col("line").rank().over("query_id"))
@@ -92,55 +84,44 @@ def read_trec(file: RunFile) -> pl.DataFrame:
         differing = ranked.filter(contradicts)["query_id"].unique(maintain_order=True)
         kind = f"{run}: queries whose rank column differs from the order by score, which is used"
         diagnostics.warn_each(kind, differing)
-    report_repeats(file, ranked)
-    return as_entries(ranked, file.name)
+    entries.report_repeats(file, ranked)
+    return entries.as_entries(ranked, file.name)
 
 
-def read_lists(file: RunFile) -> pl.DataFrame:
-    """Read lists with their texts, one record a question; the order of a list is the rank, so there are no ties.
+def read_lists(file: entries.RunFile) -> pl.DataFrame:
+    """Read lists, one record a question; the order of a list is the rank, so there are no ties.
 
-    ``{"query_id": ..., "documents": [{"doc_id", "text", "title"?, "score"?}], "seconds"?}``. A document without an id
-    gets one (see `files.documents.text_id`). A document without text is an error.
+    ``{"query_id": ..., "documents": [{"doc_id", "text"?, "title"?, "score"?}], "seconds"?}``, or ids in ``documents``.
+    A document without an id gets one (see `files.documents.text_id`).
     """
     rows: list[tuple[Any, ...]] = []
-    for record, query_id in records_by_query(file, QUERY_IDS):
-        seconds, documents = record.number("seconds", float), list(_documents(record, query_id, file.name))
+    for record, query_id in entries.records_by_query(file, QUERY_IDS):
+        if not any(key in record.values for key in entries.LIST_KEYS):
+            text = f"query {query_id!r} of run {file.name!r} has no documents"
+            record.fault("lists without documents", text)
+        seconds, documents = record.number("seconds", float), list(entries.documents_in(record))
         if record.faulty:
             continue
-        rows.extend((query_id, seconds, rank, *entry) for rank, entry in enumerate(documents, 1))
+        rows.extend((query_id, seconds, *entry) for entry in documents)
         if not documents and seconds is not None:
             rows.append((query_id, seconds, 0, None, None, None, None))
     return file.entries(rows, LIST_COLUMNS)
 
 
-def _documents(
-    record: Record, query_id: str, name: str
-) -> Iterator[tuple[str, str | None, str, float | None]]:
-    if "documents" not in record.values:
-        record.fault("lists without documents", f"query {query_id!r} of run {name!r} has no documents")
-    ids = ListIds()
-    for rank, values in enumerate(record.objects("documents"), 1):
-        where = f"document {rank}"
-        try:
-            document = with_text(document_of(values))
-            where = f"run {name!r}, query {query_id!r}"
-            yield ids.next(document), document.title, str(document.text), document.score
-        except ValueError as error:
-            record.fault("wrong documents", f"{where}: {error}")
-
-
-def read_scores(file: RunFile) -> pl.DataFrame:
+def read_scores(file: entries.RunFile) -> pl.DataFrame:
     """Read ``{query_id: {doc_id: score}}`` in one object, as ranx and BEIR write it; the scores define the order."""
     lists = read_json(file.path, file.diagnostics).items()
     rows = [(query, doc_id, finite(score)) for query, scores in lists for doc_id, score in scores.items()]
-    schema = {name: ENTRY_COLUMNS[name] for name in ("query_id", "doc_id", "score")}
+    schema = {name: entries.ENTRY_COLUMNS[name] for name in ("query_id", "doc_id", "score")}
     table = pl.DataFrame(rows, schema=schema, orient="row").with_row_index("rank")
     text = "the score of {doc_id!r} is not a finite number"
     file.error_rows(
         f"scores that are no numbers in {file.path}", table.filter(pl.col("score").is_null()), text
     )
     report_rising(file, table, BY_SCORE)
-    return as_entries(in_trec_order(table.drop_nulls().drop("rank"), file.precision), file.name)
+    return entries.as_entries(
+        entries.in_trec_order(table.drop_nulls().drop("rank"), file.precision), file.name
+    )
 
 
 def format_of(path: str) -> str:
@@ -150,11 +131,12 @@ def format_of(path: str) -> str:
         first = next(iter(read_records(path, Diagnostics())), None)
         values = whole_json(path) if first is None else first.values
         are_scores = isinstance(values, dict) and {*map(type, values.values())} == {dict}
-        return "scores" if are_scores else "lists" if "documents" in (values or ()) else "kilt"
-    return extension if extension in RUN_FORMATS else "trec"
+        are_lists = any(key in (values or ()) for key in entries.LIST_KEYS)
+        return "scores" if are_scores else "lists" if are_lists else "kilt"
+    return "parquet" if separator_of(path) else extension if extension in RUN_FORMATS else "trec"
 
 
-RUN_FORMATS: dict[str, Callable[[RunFile], pl.DataFrame]] = {
+RUN_FORMATS: dict[str, Callable[[entries.RunFile], pl.DataFrame]] = {
     "trec": read_trec,
     "parquet": read_parquet,
     "kilt": read_predictions,

@@ -18,7 +18,7 @@ BY_RANK = (
 
 
 def report_rising(file: RunFile, ranked: pl.DataFrame, advice: str = BY_RANK) -> bool:
-    """Record an error and return True if scores rise with the rank in nearly all lists of a run.
+    """Record an error and return True if scores rise with the rank in nearly all lists of a run, or give no order.
 
     Other lists whose scores rise anywhere are a warning, if the rank is the order that is used. ``ranked`` has
     ``query_id``, ``rank`` (a number: the order that the lists claim), ``score``, and ``line``, if known; ``advice`` is
@@ -39,7 +39,12 @@ def rising_fault(ranked: pl.DataFrame, name: str, advice: str = BY_RANK, *, path
 
     ``path`` is of the run's file, if it has one; the first line is named too, if known.
     """
-    lists = _lists(ranked)
+    lists, scored = _lists(ranked), ranked.drop_nulls("score")
+    if advice == BY_SCORE and lists.is_empty() and scored.height > scored["query_id"].n_unique() + 1:
+        text = (
+            "the scores are the same in every list, and give no order. Write scores that fall with the rank"
+        )
+        return ": ".join([*filter(None, [path]), name, text])
     rising = lists.filter("rises")
     rows = ranked.join(rising, on="query_id", how="semi", maintain_order="left")
     are_ranks = rows.select((pl.col("rank") == pl.col("score")).all()).item()

@@ -7,17 +7,16 @@ and its time, where known.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import polars as pl
 
 from erag_ray.data.files.diagnostics import Diagnostics
-from erag_ray.data.files.documents import ListIds, document_of
 from erag_ray.data.files.ids import DOCUMENT_IDS, ROW_QUERY_IDS, RUN_IDS, IdKeys, is_missing, shown
 from erag_ray.data.files.jsonl import Record
 from erag_ray.data.files.records import read_records
-from erag_ray.data.runs.entries import ENTRY_COLUMNS
+from erag_ray.data.runs.entries import ENTRY_COLUMNS, LIST_KEYS, ListedDocument, documents_in
 from erag_ray.data.runs.orders import rising_fault
 from erag_ray.data.runs.references import GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.store.schemas import GIVEN
@@ -84,7 +83,7 @@ def _row(record: Record, depths: Sequence[int], gold_depth: int, runs: Collectio
     if item["run_id"] == GOLD_PASSAGES:
         depth = gold_depth
     elif depth is None or has_no_list:
-        is_list_known = item["run_id"] in runs or bool({"documents", "doc_ids"} & {*values})
+        is_list_known = item["run_id"] in runs or bool({*LIST_KEYS} & {*values})
         depth = depths[-1] if is_list_known and not has_no_list else 0
     elif isinstance(depth, bool | list | dict) or depth not in depths:
         lists = f"the lists of the job have {', '.join(map(str, depths))} documents"
@@ -99,16 +98,13 @@ def _row(record: Record, depths: Sequence[int], gold_depth: int, runs: Collectio
 
 
 _LIKE_DOCUMENTS = re.compile(r"(?i).*(?:doc|ctx|context|passage|chunk|retriev|search|sources|hits)")
-_Document = tuple[int, str, str | None, str | None, float | None]
-
-
-_Lists = dict[tuple[str, str], tuple[list[_Document], str]]
+_Lists = dict[tuple[str, str], tuple[list[ListedDocument], str]]
 """Run and query -> its documents, and the first record that has them."""
 
 
 def _check_list(record: Record, row: dict[str, Any], runs: Collection[str], lists: _Lists) -> None:
     """Add the documents that a record brings to the lists; a longer list of the same query replaces its beginning."""
-    run_id, query_id, documents = row["run_id"], row["query_id"], list(_documents(record))
+    run_id, query_id, documents = row["run_id"], row["query_id"], list(documents_in(record))
     if not documents or not run_id:
         for name in filter(_LIKE_DOCUMENTS.match, record.values if run_id and not documents else ()):
             if isinstance(record.values[name], list) and record.values[name] and not record.faulty:
@@ -127,18 +123,3 @@ def _check_list(record: Record, row: dict[str, Any], runs: Collection[str], list
         record.fault("lists that differ", text)
     if len(documents) > len(known):
         lists[run_id, query_id] = documents, record.location
-
-
-def _documents(record: Record) -> Iterator[_Document]:
-    """Yield the documents of a list; those without texts may be ids, also under ``doc_ids``."""
-    entries = record.values.get("documents") or record.values.get("doc_ids") or []
-    if not isinstance(entries, list):
-        record.fault("wrong documents", f"documents is {shown(entries)}; it must be a list")
-        return
-    ids = ListIds()
-    for rank, values in enumerate(entries, 1):
-        try:
-            document = document_of(values, bare="doc_id")
-            yield rank, ids.next(document), document.title, document.text, document.score
-        except ValueError as error:
-            record.fault("wrong documents", f"document {rank}: {error}")

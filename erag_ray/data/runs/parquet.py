@@ -17,7 +17,7 @@ def read_parquet(file: entries.RunFile) -> pl.DataFrame:
     `text_id`), and ``seconds``, the latency of the query's retrieval, the same in all rows of a list.
     """
     scanned = scan_parquet(file.path, file.diagnostics)
-    table = None if scanned is None else _rows(file, scanned)
+    table = None if scanned is None else _rows(file, scanned.of_documents())
     if table is None:
         return pl.DataFrame(schema=entries.ENTRY_COLUMNS)
     is_empty = _found_nothing(table)
@@ -62,7 +62,7 @@ def _run_columns(scanned: ParquetFile) -> dict[str, pl.Expr]:
         columns["text"] = scanned.texts(text)
     columns["title"] = scanned.texts("title") if "title" in names else NO_TEXT
     if "rank" in names:
-        columns["rank"] = scanned.whole_numbers("rank")
+        columns["rank"] = scanned.numbers("rank", are_whole=True)
     for name in ("score", "seconds"):
         columns[name] = scanned.numbers(name) if name in names else pl.lit(None, pl.Float64())
     return columns
