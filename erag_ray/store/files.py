@@ -21,22 +21,21 @@ from erag_ray.support.uris import is_uri
 
 # each buffer is one request to an object store, which takes as long for a few bytes as for a megabyte
 BUFFER_BYTES = 1 << 23
+MAX_CHECKED_BYTES = 1 << 28
 ROW = "row"
 
 
 def open_file(path: str) -> IO[bytes]:
-    return io.BufferedReader(_remote(path), BUFFER_BYTES) if is_uri(path) else open(path, "rb")
+    return io.BufferedReader(_opened(path), BUFFER_BYTES) if is_uri(path) else open(path, "rb")
 
 
 def start_of(path: str, num_bytes: int) -> bytes:
-    with _remote(path) if is_uri(path) else open(path, "rb") as stream:
+    with _opened(path) if is_uri(path) else open(path, "rb") as stream:
         return bytes(stream.read(num_bytes))
 
 
 def size_of(path: str) -> int:
-    if not is_uri(path):
-        return os.path.getsize(path)
-    with _remote(path) as file:
+    with _opened(path) as file:
         return int(file.size())
 
 
@@ -56,11 +55,12 @@ def scan_file(path: str) -> pl.LazyFrame:
     """Scan a Parquet file lazily and add (or replace) the column ``row``, from 1.
 
     Raises:
-        polars.exceptions.PolarsError: it is not Parquet.
+        OSError, polars.exceptions.PolarsError: it is not Parquet.
     """
-    if not is_uri(path):
+    # Polars decodes texts of needed rows only, but some damaged files make it end the process
+    if not is_uri(path) and os.path.getsize(path) > MAX_CHECKED_BYTES:
         return pl.scan_parquet(path, glob=False).drop(ROW, strict=False).with_row_index(ROW, offset=1)
-    with _as_os_error(path), _remote(path) as file:
+    with _as_os_error(path), _opened(path) as file:
         schema = pl.DataFrame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
 
     def batches(
@@ -68,7 +68,7 @@ def scan_file(path: str) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         names = [ROW, *schema] if columns is None else columns
         start = 0
-        with _as_os_error(path), _remote(path) as file:
+        with _as_os_error(path), _opened(path) as file:
             for batch in pq.ParquetFile(file).iter_batches(columns=[name for name in names if name != ROW]):
                 end = min(start + batch.num_rows, start + batch.num_rows if num_rows is None else num_rows)
                 numbers = pl.Series(ROW, range(start + 1, end + 1), dtype=pl.get_index_type())
@@ -82,7 +82,9 @@ def scan_file(path: str) -> pl.LazyFrame:
     return register_io_source(batches, schema={ROW: pl.get_index_type(), **schema})
 
 
-def _remote(path: str) -> pa.NativeFile:
+def _opened(path: str) -> pa.NativeFile:
+    if not is_uri(path):
+        return pa.OSFile(path)
     with _as_os_error(path):
         folder = Folder(path)
         try:

@@ -18,8 +18,6 @@ from erag_ray.store.files import ROW, scan_file
 READ_ERRORS = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 NO_TEXT = pl.lit(None, pl.String())
 """A column of strings that a file lacks."""
-
-
 TABLE = re.compile(r"\.(tsv|csv)(\.gz)?$", re.IGNORECASE)
 _NUMBERS = ("rank", "score", "seconds", "depth", "num_prompt_tokens", "num_output_tokens")
 _OF_QUESTIONS = ("question", "query", "answer", "answers", "golden_answers")
