@@ -125,14 +125,6 @@ def test_rows_leave_at_different_steps(made: Made) -> None:
 FORMS = {kind: models.form_for(kind) for kind in ("fid", "ipa")}
 
 
-def asking_by_threes(requests: Sequence[Request]) -> list[Request]:
-    """The requests, of which each three ask one question, that of the first of them."""
-    return [
-        request._replace(question=f"{number // 3} {requests[number // 3 * 3].question}")
-        for number, request in enumerate(requests)
-    ]
-
-
 def outputs(model: LocalModel, requests: Sequence[Request]) -> dict[int, tuple[str, int, int]]:
     found = list(model.run(requests))
     assert len(found) == len(requests)
@@ -146,7 +138,10 @@ def outputs(model: LocalModel, requests: Sequence[Request]) -> dict[int, tuple[s
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
 def test_windows_change_no_output(kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = models.loaded(kind, models.t5_folder(tmp_path))
-    requests = asking_by_threes(models.some_requests(FORMS[kind], 60))
+    asked = models.some_requests(FORMS[kind], 60)
+    # each three ask one question, that of the first of them
+    questions = [f"{number // 3} {asked[number // 3 * 3].question}" for number in range(60)]
+    requests = [one._replace(question=text) for one, text in zip(asked, questions, strict=True)]
     # lists of one, and all of them together, share their segments
     shared = [request._replace(passages=request.passages[:1]) for request in requests]
     everything = [one for pair in zip(requests, shared, strict=True) for one in pair]

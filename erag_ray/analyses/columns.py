@@ -191,9 +191,8 @@ def by_run(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], d
 
 
 def same_list(name: Mapping[str, object], target: Mapping[str, object]) -> bool:
-    """Whether a measure and a utility are of one list, by one reader or without any."""
-    own_reader = name["reader"] in ("", target["reader"])
-    return own_reader and name["run_id"] == target["run_id"] and name["depth"] == target["depth"]
+    """Whether a measure and a utility are of one list."""
+    return name["run_id"] == target["run_id"] and name["depth"] == target["depth"]
 
 
 def table_of(rows: Sequence[tuple[object, ...] | Mapping[str, object]], schema: TableSchema) -> pl.DataFrame:

@@ -54,7 +54,6 @@ def correlations(dataset: DatasetColumns, settings: Settings) -> pl.DataFrame:
 
     Over queries as in the paper (Salemi & Zamani, SIGIR 2024, section 3): one run, its queries. Over runs: the
     runs' means over the queries that have both values in every run, so that all means are of the same queries.
-    Utility is taken for the reader that made the labels, or, for labels without a reader, for each.
     ``num_dropped`` counts queries; ``num_runs`` leaves out runs in which nothing was judged; ``num_varied`` counts the
     queries (over runs: the runs) whose measure, or whose utility if these are fewer, is not the most frequent one: the
     correlation depends on them.
@@ -119,7 +118,7 @@ def _num_varied(*columns: Floats) -> int:
 def _over_runs(columns: DatasetColumns, settings: Settings) -> Iterator[Row]:
     measured, ends = measured_and_used(columns.of_runs)
     for (name, measured_runs), (target, used) in itertools.product(by_run(measured), by_run(ends)):
-        if name["reader"] not in ("", target["reader"]) or name["depth"] != target["depth"]:
+        if name["depth"] != target["depth"]:
             continue
         x, y = _common(measured_runs, used)
         means_of_runs = _mean_of_each(x), _mean_of_each(y)

@@ -41,46 +41,37 @@ def build_report(results: Results) -> model.Report:
     ]
     every_note = [part for _, part in of_all if isinstance(part, model.Note)]
     plain = [note.text for note in every_note if not note.is_warning]
-    lacking = [
-        model.Finding(topic="missing", text=line, is_warning=True) for line in (*results.missing, *failed)
-    ]
+    missing = (*results.missing, *failed)
+    of_job = _findings(part for _, part in of_all)
+    of_job += [model.Finding(topic="missing", text=line, is_warning=True) for line in missing]
     return model.Report(
         title=title_of(results),
-        verdict=_verdict(
-            title_of(results),
-            [(view.standing, _findings(of_datasets[view.dataset])) for view in views],
-            [*_findings(part for _, part in of_all), *lacking],
+        verdict=model.Verdict(
+            question=title_of(results),
+            datasets=tuple(
+                _verdict(view.standing, _findings(of_datasets[view.dataset]))
+                for view in views
+                if view.standing
+            ),
+            findings=tuple(sorted(of_job, key=lambda one: one.topic != "cost")),
         ),
         sections=tuple(section for section in sections if section.parts),
         warnings=tuple(note.text for note in every_note if note.is_warning),
-        notes=(*results.missing, *failed, *results.notes, *plain),
+        notes=(*missing, *results.notes, *plain),
         failures=tuple(failed),
     )
 
 
-def _verdict(
-    question: str,
-    datasets: Iterable[tuple[Standing | None, Sequence[model.Finding]]],
-    findings: Sequence[model.Finding],
-) -> model.Verdict:
-    """Return the answer of every dataset that has any utility, and the analyses' findings in one order."""
-    return model.Verdict(
-        question=question,
-        datasets=tuple(
-            model.DatasetVerdict(
-                dataset=standing.dataset,
-                answer=answer(standing),
-                findings=tuple(sorted(of_dataset, key=lambda one: get_args(model.Topic).index(one.topic))),
-                ranking=ranking(standing),
-                score=standing.score,
-                depth=standing.depth,
-                num_queries=standing.num_estimated
-                or max(row["num_queries"] for row in standing.means.values()),
-            )
-            for standing, of_dataset in datasets
-            if standing is not None
-        ),
-        findings=tuple(sorted(findings, key=lambda one: one.topic != "cost")),
+def _verdict(standing: Standing, findings: Sequence[model.Finding]) -> model.DatasetVerdict:
+    """Return the answer of a dataset, and the analyses' findings in one order."""
+    return model.DatasetVerdict(
+        dataset=standing.dataset,
+        answer=answer(standing),
+        findings=tuple(sorted(findings, key=lambda one: get_args(model.Topic).index(one.topic))),
+        ranking=ranking(standing),
+        score=standing.score,
+        depth=standing.depth,
+        num_queries=standing.num_estimated or max(row["num_queries"] for row in standing.means.values()),
     )
 
 

@@ -22,7 +22,7 @@ ORDER = re.findall(r"\w+", re.findall(r"in import order:\n(.*?)\.\n", erag_ray._
 # a file in extras that no entry point names is shared by several
 EXTRAS = set(re.findall(r"erag_ray\.extras\.(\w+)", (PACKAGE.parent / "pyproject.toml").read_text()))
 # lines of Python; they may only fall
-MOST_LINES = {"core": 33_546, "extras": 8_577, "tests": 42_288}
+MOST_LINES = {"core": 33_545, "extras": 8_577, "tests": 42_288}
 # what needs none of the heavy packages: evaluation, and readers that are functions or behind a server
 LIGHT = ("analyses.every", "report.stage", "inputs.stage", "inference.stage", "models.served.model")
 
@@ -31,11 +31,6 @@ def parts_of(file: pathlib.Path) -> tuple[str, ...]:
     """("models", "base") for models/base.py, ("models",) for models/__init__.py."""
     names = file.relative_to(PACKAGE).with_suffix("").parts
     return names[:-1] if names[-1] == "__init__" else names
-
-
-def is_module(*names: str) -> bool:
-    place = PACKAGE.joinpath(*names)
-    return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
 
 
 def imported(file: pathlib.Path) -> Iterator[str]:
@@ -48,10 +43,11 @@ def imported(file: pathlib.Path) -> Iterator[str]:
             assert node.module is not None
             yield node.module
             # `from package import module` imports a module too
-            inside = node.module.split(".")[1:]
-            if node.module.split(".")[0] == "erag_ray":
-                names = (alias.name for alias in node.names)
-                yield from (f"{node.module}.{name}" for name in names if is_module(*inside, name))
+            package, *inside = node.module.split(".")
+            for name in (alias.name for alias in node.names if package == "erag_ray"):
+                place = PACKAGE.joinpath(*inside, name)
+                if place.with_suffix(".py").is_file() or (place / "__init__.py").is_file():
+                    yield f"{node.module}.{name}"
 
 
 def own_imports(file: pathlib.Path) -> set[tuple[str, ...]]:

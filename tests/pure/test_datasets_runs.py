@@ -77,18 +77,35 @@ def test_scores_tie_in_single_precision_for_trec9_only(tmp_path: pathlib.Path) -
     assert lists_of(load_run("r", path, Diagnostics(), ties="trec10")) == {"q": ["a", "b"]}
 
 
+def test_three_columns_end_in_a_rank_or_a_score(tmp_path: pathlib.Path) -> None:
+    for rows, best in (
+        (["q1 a 1", "q2 c 1", "q1 b 2"], "a"),
+        (["q1\ta\t2.5", "q1\tb\t2.5", "q2\tc\t1e-3"], "b"),
+    ):
+        entries, diagnostics = load("bm25", write(tmp_path / "run.tsv", *rows))
+        assert diagnostics.errors == ()
+        assert lists_of(entries) == {"q1": [best, *({"a", "b"} - {best})], "q2": ["c"]}
+
+
+FIRST = "q1 Q0 d1 1 2.0 t"
+
+
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("lines", "message"),
     [
-        ("q1 Q0 d2 2 nan t", ":2: score 'nan' is not a finite number"),
-        ("q1 Q0 d2 2 -inf t", ":2: score '-inf' is not a finite number"),
-        ("q1 Q0 d2 2 high t", ":2: score 'high' is not a finite number"),
-        ("q1 Q0 d2 2 1.0", ":2: 5 columns where 6 are expected (query Q0 doc rank score tag)"),
-        ("q1 Q0 d1 2 0.5 t", ": run 'bm25', query 'q1': document 'd1' is in the list more than once"),
+        ((FIRST, "q1 Q0 d2 2 nan t"), ":2: score 'nan' is not a finite number"),
+        ((FIRST, "q1 Q0 d2 2 -inf t"), ":2: score '-inf' is not a finite number"),
+        ((FIRST, "q1 Q0 d2 2 high t"), ":2: score 'high' is not a finite number"),
+        ((FIRST, "q1 Q0 d2 2 1.0"), ":2: 5 columns where 6 are expected (query Q0 doc rank score tag)"),
+        ((FIRST, "q1 d2 2"), ":2: 3 columns where 6 are expected (query Q0 doc rank score tag)"),
+        ((FIRST, "q1 Q0 d1 2 0.5 t"), ": run 'bm25', query 'q1': document 'd1' is in the list more than once"),
+        (("q1 a 1", FIRST), ":2: 6 columns where 3 are expected, as before"),
+        (("q1 a 2", "q1 b 1", "q1 c 3"), ": run 'bm25', query 'q1': line 3: 3 is neither a rank (1, 2, ...) nor a "
+            "score that falls from line to line"),
     ],
-)
-def test_bad_trec_line(tmp_path: pathlib.Path, line: str, message: str) -> None:
-    path = write(tmp_path / "run.trec", "q1 Q0 d1 1 2.0 t", line)
+)  # fmt: skip
+def test_bad_trec_line(tmp_path: pathlib.Path, lines: tuple[str, ...], message: str) -> None:
+    path = write(tmp_path / "run.trec", *lines)
     assert problems_of(path) == (f"{path}{message}",)
 
 

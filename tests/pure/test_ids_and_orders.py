@@ -201,19 +201,17 @@ def by_kilt(folder: pathlib.Path, lists: Lists) -> Outcome:
     return loaded(folder / "run.jsonl")
 
 
-def by_tuples(folder: pathlib.Path, lists: Lists) -> Outcome:
-    tuples = {
-        query: [(one["doc_id"], one["text"], one["score"]) for one in documents]
-        for query, documents in lists.items()
-    }
-    return by_python(folder, tuples)
-
-
 ORDERED = {
     **DOORS,
     "TREC": by_trec,
     "KILT": by_kilt,
-    "tuples": by_tuples,
+    "tuples": lambda folder, lists: by_python(
+        folder,
+        {
+            query: [(one["doc_id"], one["text"], one["score"]) for one in of_one]
+            for query, of_one in lists.items()
+        },
+    ),
     "Parquet without rank": lambda folder, lists: by_parquet(folder, lists, has_rank=False),
     "no rank": lambda folder, lists: by_python(folder, pd.DataFrame(rows_of(lists, has_rank=False))),
 }

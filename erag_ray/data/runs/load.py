@@ -50,16 +50,19 @@ def read_trec(file: entries.RunFile) -> pl.DataFrame:
     """Read a TREC run: ``query Q0 document rank score tag``. As in trec_eval, only the scores define the order.
 
     The tag may contain blanks: it is everything after the score. Of a file with several tags the lines with the tag
-    ``file.name`` are read.
+    ``file.name`` are read. Three columns are query, document, and its rank (MS MARCO) or score (Tevatron).
     """
     rows: list[tuple[int, str, str, str, str, str]] = []
     run, diagnostics = f"run {file.name!r}", file.diagnostics
     for number, line in read_lines(file.path, diagnostics):
         fields = FIELD.findall(line)
-        if len(fields) < 6:
-            text = f"{file.path}:{number}: {len(fields)} columns where 6 are expected (query Q0 doc rank score tag)"
+        is_short = not rows[0][-1] if rows else len(fields) == 3
+        if (len(fields) != 3) if is_short else (len(fields) < 6):
+            form = "3 are expected, as before" if is_short else "6 are expected (query Q0 doc rank score tag)"
+            text = f"{file.path}:{number}: {len(fields)} columns where {form}"
             diagnostics.error(f"lines without 6 columns in {file.path}", text)
             continue
+        fields = [fields[0], "", fields[1], "", fields[2], ""] if is_short else fields
         rows.append((number, fields[0], *fields[2:5], " ".join(fields[5:])))
         if len(fields) > 6:
             kind = f"{run}: lines with more than 6 columns; the sixth and later ones count as the tag"
@@ -74,7 +77,14 @@ def read_trec(file: entries.RunFile) -> pl.DataFrame:
     text = "{path}:{line}: score {score_text!r} is not a finite number"
     kind = f"scores that are no numbers in {file.path}"
     diagnostics.error_rows(kind, table.filter(~good), text, path=file.path)
-    ranked = entries.in_trec_order(table.filter(good).with_columns(claimed_rank="rank"), file.precision)
+    table, position = table.filter(good), pl.int_range(1, pl.len() + 1).over("query_id")
+    short, rises = table.filter(tag=""), pl.col("score").diff().over("query_id") > 0
+    if short.height and table.select((pl.col("score") == position).all()).item():
+        table = table.with_columns(score=-pl.col("score"))
+    elif short.height:
+        text = "line {line}: {score:g} is neither a rank (1, 2, ...) nor a score that falls from line to line"
+        file.error_rows(f"numbers of no order in {file.path}", short.filter(rises), text)
+    ranked = entries.in_trec_order(table.with_columns(claimed_rank="rank"), file.precision)
     # a rank that is the same in the whole list is no order: the lines are
     is_order = pl.col("claimed_rank").n_unique().over("query_id") > 1
     order = pl.when(is_order).then("claimed_rank").otherwise(pl.col("line").rank().over("query_id"))
