@@ -38,6 +38,7 @@ PROBE_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 """How long the end of a job waits for requests in flight."""
 MAX_FINGERPRINTS = 30
+"""With more new ones of a server, each answer might have its own, and no further one sends a probe."""
 NUM_REFUSED_QUESTIONS = 4
 """The job ends once more than `MAX_FAILED_IN_A_ROW` consecutive requests of so many questions were refused."""
 REFUSED_ADVICE = (
@@ -107,7 +108,9 @@ class ServedModel(Model):
     async def _shake_hands(self) -> Handshake:
         client = await self._get_client()
         self._probed_at = time.monotonic()
-        return await shake_hands(client)
+        handshake = await shake_hands(client)
+        self._fingerprints |= {(first.fingerprint or "").casefold() for first in handshake.answers}
+        return handshake
 
     async def _get_client(self) -> Client:
         """Return the client of this process, which is created in the event loop."""
@@ -289,12 +292,13 @@ class ServedModel(Model):
 
         Some servers return them only in some answers, or in letters of another case.
         """
-        model, fingerprint = (
-            (name_of(answer, one) or "").casefold() for one in ("model", "system_fingerprint")
-        )
+        model = (name_of(answer, "model") or "").casefold()
+        fingerprint = (name_of(answer, "system_fingerprint") or "").casefold()
         models = {first.model.casefold() for first in self.handshake.answers if first.model}
         if model and models and model not in models:
             self._raise_changed(None, f"model {', '.join(models)}, now {model}")
+        if fingerprint in self._fingerprints:
+            return
         async with client.checking:  # other new ones wait for the probe
             if fingerprint not in self._fingerprints and len(self._fingerprints) <= MAX_FINGERPRINTS:
                 await self._probe_all(client)
