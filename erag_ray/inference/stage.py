@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import polars as pl
 
 from erag_ray.config.job import JobConfig
-from erag_ray.config.reader import ReaderConfig
 from erag_ray.data.runs.references import NO_PASSAGES
 from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.output_tables import Expected, Values, describe_outputs, fold, outputs_of
@@ -208,7 +207,7 @@ def _seal_responses(
     noted_in = sum((Counter(model_counts.notes) for model_counts in done.values()), Counter[str]())
     notes = ", ".join(f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(noted_in.items()))
     noted = [f"Of the new outputs: {notes}."] if notes else []
-    full = list(full_prompts(responses, {one.id: one.model.config for one in plan.plans}))
+    full = list(full_prompts(responses, plan))
     warn(*full)
     remarks = [*noted, *(f"Warning: {one}." for one in full), *rechecks]
     _seal(config, tables, plan, responses, devices, remarks)
@@ -324,18 +323,19 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
     check_share("requests", errors.height, responses.height, named, config)
 
 
-def full_prompts(responses: pl.DataFrame, models: Mapping[str, ReaderConfig]) -> Iterator[str]:
+def full_prompts(responses: pl.DataFrame, plan: StagePlan) -> Iterator[str]:
     """Yield a warning for each model behind a server that may cut prompts: its longest ones have as many tokens.
 
-    ``models``: id -> config. Prompts to at least `MIN_FULL` questions must have the number, and it be `MIN_CONTEXT`.
+    Prompts to at least `MIN_FULL` questions must have the number, and it be `MIN_CONTEXT` or more.
     """
-    for model, config in models.items():
-        counts = responses.filter(pl.col("num_prompt_tokens") >= MIN_CONTEXT, model=model)
-        most = max(counts["num_prompt_tokens"], default=0)
-        num_questions = counts.filter(num_prompt_tokens=most)["question_key"].n_unique()
-        if model_class(config.kind).has_timeouts and num_questions >= MIN_FULL:
-            text = f"the longest prompts to {num_questions:,} questions all have {most:,} tokens"
-            yield f"{text}: the server of {config.model} may cut them, as Ollama does beyond num_ctx"
+    count = pl.col("num_prompt_tokens")
+    for served in (one for one in plan.plans if one.model.has_timeouts):
+        longest = responses.filter(count >= MIN_CONTEXT, model=served.id).filter(count == count.max())
+        num_questions = longest["question_key"].n_unique()
+        if num_questions >= MIN_FULL:
+            tokens = f"{longest['num_prompt_tokens'][0]:,} tokens"
+            text = f"the longest prompts to {num_questions:,} questions all have {tokens}"
+            yield f"{text}: the server of {served.model.config.model} may cut them, as Ollama does beyond num_ctx"
 
 
 def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], config: JobConfig) -> None:
