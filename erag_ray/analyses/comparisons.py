@@ -122,10 +122,9 @@ def show_all(results: Results) -> Iterator[Table]:
         deepest = used.filter(dataset=dataset).filter(pl.col("depth") == pl.col("depth").max())
         best, others = ranking[:1], ranking[1:MAX_RUNS]
         from_best = _exchanged(deepest, pl.col("run_b").is_in(best)).filter(pl.col("run_a").is_in(best))
-        against = {
-            row["run_b"]: {**row, "quantity": utility_name(row["depth"])} for row in rows_of(from_best)
-        }
-        rows += [against[run] for run in others if run in against]
+        against = {row["run_b"]: row for row in rows_of(from_best)}
+        quantity = {"quantity": utility_name(max(deepest["depth"], default=0))}
+        rows += [against[run] | quantity for run in others if run in against]
     yield listing(
         rows,
         (

@@ -263,9 +263,8 @@ class View:
     def not_shown(self, most: int = MAX_RUNS) -> str:
         """Return a note on the runs that a figure shows, if these are not all."""
         num_runs = len(self.scored)
-        return (
-            f" The best {most} of {num_runs} runs by utility; the tables have all." if num_runs > most else ""
-        )
+        text = f" The best {most} of {num_runs} runs by utility; the tables have all."
+        return text if num_runs > most else ""
 
     def rows(self, schema: TableSchema) -> pl.DataFrame:
         table = self.results[schema]

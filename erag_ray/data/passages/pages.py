@@ -44,13 +44,7 @@ def read_pages(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Itera
     else:
         for record in read_records(path, diagnostics, span):
             is_kilt = "wikipedia_id" in record.values or "wikipedia_title" in record.values
-            if is_kilt:
-                yield _of_kilt(record), record
-            else:
-                yield (
-                    _page(page_name(record.identifier("title")), record.text("text").split(BLANK_LINE)),
-                    record,
-                )
+            yield _of_kilt(record) if is_kilt else _titled(record), record
 
 
 def _page(title: str, paragraphs: list[str]) -> Page:
@@ -64,6 +58,10 @@ def _of_kilt(record: Record) -> Page:
         record.fault("wrong text", f"page {page_id!r}: text must be a list of paragraphs (strings)")
         paragraphs = []
     return Page(page_id=page_id, title=record.text("wikipedia_title"), paragraphs=tuple(paragraphs))
+
+
+def _titled(record: Record) -> Page:
+    return _page(page_name(record.identifier("title")), record.text("text").split(BLANK_LINE))
 
 
 def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
